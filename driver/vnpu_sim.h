@@ -1,0 +1,35 @@
+/*
+ * vnpu_sim.h: what only a simulated chip can tell. Portable programs do without it.
+ */
+#ifndef VNPU_SIM_H
+#define VNPU_SIM_H
+
+#include "driver/vnpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The virtual host clock, picoseconds since vnpu_init. */
+VNPU_API vnpu_status_t vnpu_sim_host_clock(int device, uint64_t *out_ps);
+/* Charges work of the host program (a fallback, priced): the virtual host clock moves on. */
+VNPU_API vnpu_status_t vnpu_sim_host_advance(int device, uint64_t ps);
+
+/* Profile between begin and end; both synchronize. The blob (device/vnpu_profile.h) belongs to the driver until the next
+ * vnpu_profile_end or vnpu_shutdown. with_slices: instruction-level trace slices. */
+VNPU_API vnpu_status_t vnpu_profile_begin(int device, int with_slices);
+VNPU_API vnpu_status_t vnpu_profile_end(int device, const void **out_blob, size_t *out_bytes);
+
+/* Simulated duration of a launch on its own (no values, its own epoch, the same reuse table). */
+VNPU_API vnpu_status_t vnpu_program_time(vnpu_module_t module, const vnpu_launch_config_t *config, const uint64_t *args,
+                                         uint32_t num_args, uint64_t *out_ps);
+
+/* The effective configuration (INI text with origins); owned by the driver until shutdown. */
+VNPU_API vnpu_status_t vnpu_sim_config_text(int device, const char **out_text);
+/* Process id of the device process, 0 in-process. */
+VNPU_API vnpu_status_t vnpu_sim_device_pid(int device, int64_t *out_pid);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
