@@ -1,0 +1,228 @@
+/* What the keys say together: contradictions (errors), oddities (warnings), peak numbers. */
+#include "sim/sim_config_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Element sizes of the dtypes that have a rate. */
+static const struct {
+    const char *name, *key;
+    uint64_t bytes;
+} DTYPES[] = {{"f32", "matrix.rate.f32", 4},
+              {"bf16", "matrix.rate.bf16", 2},
+              {"f16", "matrix.rate.f16", 2},
+              {"i8", "matrix.rate.i8", 1}};
+#define DTYPE_COUNT (sizeof DTYPES / sizeof DTYPES[0])
+
+static uint64_t get(const sim_config_t *config, const char *key) {
+    return sim_config_u64(config, key);
+}
+
+/* ---- errors
+ * ---------------------------------------------------------------------------------------------------
+ */
+
+/* Pairs of which the first must not be below the second. */
+static const struct {
+    const char *large, *small, *why;
+} ORDERED[] = {
+    {"grid.cores", "grid.workers", "the chip has no more cores"},
+    {"dma.outstanding_bytes", "dma.request_bytes", "one request must fit what may be in flight"},
+    {"dram.row_bytes", "dram.burst_bytes", "a row holds whole bursts"},
+    {"dram.tras", "dram.trcdrd", "a row is open for at least one read"},
+    {"dram.tccd_l", "dram.tccd_s", "_l is the stricter rule"},
+    {"dram.trrd_l", "dram.trrd_s", "_l is the stricter rule"},
+    {"dram.twtr_l", "dram.twtr_s", "_l is the stricter rule"},
+    {"dram.tfaw", "dram.trrd_s", "the window holds more than one activate"},
+};
+
+void sim_config_check_errors(const sim_config_t *config, const char *origin,
+                             sim_problems_t *problems) {
+    for (size_t i = 0; i < sizeof ORDERED / sizeof ORDERED[0]; i++)
+        if (get(config, ORDERED[i].large) < get(config, ORDERED[i].small))
+            sim_problems_add(problems, "%s: %s = %s is below %s = %s: %s", origin, ORDERED[i].large,
+                             sim_config_text(config, ORDERED[i].large), ORDERED[i].small,
+                             sim_config_text(config, ORDERED[i].small), ORDERED[i].why);
+    uint64_t trefi = get(config, "dram.trefi");
+    if (trefi != 0 && trefi <= get(config, "dram.trfc"))
+        sim_problems_add(problems,
+                         "%s: dram.trefi = %" PRIu64 " leaves no time beside dram.trfc = %s",
+                         origin, trefi, sim_config_text(config, "dram.trfc"));
+    if (get(config, "dram.row_bytes") % get(config, "dram.burst_bytes") != 0)
+        sim_problems_add(problems, "%s: dram.row_bytes is not a multiple of dram.burst_bytes",
+                         origin);
+    uint64_t all_banks = get(config, "dram.channels") * get(config, "dram.bank_groups") *
+                         get(config, "dram.banks_per_group") * get(config, "dram.row_bytes");
+    if (get(config, "dram.bytes") % all_banks != 0)
+        sim_problems_add(problems,
+                         "%s: dram.bytes is not a multiple of one row of every bank (%" PRIu64
+                         " bytes)",
+                         origin, all_banks);
+}
+
+/* ---- numbers that follow, in doubles: for people, never for timing
+ * -------------------------------------------- */
+
+static double to_double(sim_ratio_t ratio) {
+    return (double)ratio.num / (double)ratio.den;
+}
+
+static double per_s(const sim_config_t *config, const char *amount, const char *clock) {
+    return (double)get(config, amount) * (double)get(config, clock);
+}
+
+static double dram_peak(const sim_config_t *config) {
+    return per_s(config, "dram.channels", "dram.clock") * (double)get(config, "dram.burst_bytes") /
+           (double)get(config, "dram.burst_cycles");
+}
+
+static uint64_t sram_bytes_per_cycle(const sim_config_t *config) {
+    return get(config, "sram.banks") * get(config, "sram.ports_per_bank") *
+           get(config, "sram.word_bytes");
+}
+
+static uint64_t acc_bytes_per_cycle(const sim_config_t *config) {
+    return get(config, "acc.banks") * get(config, "acc.word_bytes");
+}
+
+static uint64_t working_cores(const sim_config_t *config) {
+    uint64_t workers = get(config, "grid.workers");
+    return workers != 0 ? workers : get(config, "grid.cores");
+}
+
+static double peak_ops(const sim_config_t *config, const char *rate_key) {
+    return 2.0 * (double)get(config, "matrix.rows") * per_s(config, "matrix.cols", "core.clock") *
+           (double)working_cores(config) * to_double(sim_config_ratio(config, rate_key));
+}
+
+/* Idle round trip of a read, seconds: what the outstanding limit has to cover. */
+static double memory_latency_s(const sim_config_t *config) {
+    uint64_t cycles =
+        get(config, "dram.trcdrd") + get(config, "dram.tcl") + get(config, "dram.burst_cycles");
+    return (double)cycles / (double)get(config, "dram.clock") +
+           2e-12 * (double)get(config, "dram.frontend") +
+           2.0 * (double)get(config, "noc.latency_cycles") / (double)get(config, "noc.clock");
+}
+
+/* ---- warnings
+ * -------------------------------------------------------------------------------------------------
+ */
+
+typedef struct warnings {
+    char *text;
+    size_t bytes, used;
+    int count;
+} warnings_t;
+
+static void warn(warnings_t *warnings, const char *format, ...) SIM_PRINTF(2, 3);
+static void warn(warnings_t *warnings, const char *format, ...) {
+    warnings->count++;
+    if (warnings->used + 1 >= warnings->bytes) return;
+    va_list args;
+    va_start(args, format);
+    int length =
+        vsnprintf(warnings->text + warnings->used, warnings->bytes - warnings->used, format, args);
+    va_end(args);
+    if (length > 0) warnings->used += (size_t)length;
+    if (warnings->used >= warnings->bytes) warnings->used = warnings->bytes - 1;
+}
+
+static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
+    double sram = (double)sram_bytes_per_cycle(config), acc = (double)acc_bytes_per_cycle(config);
+    double rows = (double)get(config, "matrix.rows"), cols = (double)get(config, "matrix.cols");
+    double load = (double)get(config, "matrix.load_rows_per_cycle");
+    for (size_t i = 0; i < DTYPE_COUNT; i++) {
+        double rate = to_double(sim_config_ratio(config, DTYPES[i].key)),
+               bytes = (double)DTYPES[i].bytes;
+        if (rows * bytes * rate > sram)
+            warn(warnings,
+                 "%s: the array eats %.0f bytes per cycle of %s, the scratchpad gives %.0f\n",
+                 DTYPES[i].key, rows * bytes * rate, DTYPES[i].name, sram);
+        if (rate > 0 && load * cols * bytes > sram)
+            warn(warnings,
+                 "matrix.load_rows_per_cycle: %s weights need %.0f bytes per cycle, the scratchpad "
+                 "gives %.0f\n",
+                 DTYPES[i].name, load * cols * bytes, sram);
+        if (cols * 4.0 * rate > acc)
+            warn(warnings, "%s: results take %.0f bytes per cycle, the accumulator takes %.0f\n",
+                 DTYPES[i].key, cols * 4.0 * rate, acc);
+    }
+    if (load > rows) warn(warnings, "matrix.load_rows_per_cycle: the array has %.0f rows\n", rows);
+}
+
+static void check_memory(const sim_config_t *config, warnings_t *warnings) {
+    double dram = dram_peak(config), port = per_s(config, "noc.bytes_per_cycle", "noc.clock");
+    double engine = per_s(config, "dma.bytes_per_cycle", "core.clock");
+    double memory_port = per_s(config, "noc.memory_bytes_per_cycle", "noc.clock");
+    if (engine > port)
+        warn(warnings, "dma.bytes_per_cycle: an engine moves %.4g GB/s, a core's port %.4g GB/s\n",
+             engine / 1e9, port / 1e9);
+    if (get(config, "dma.bytes_per_cycle") > sram_bytes_per_cycle(config))
+        warn(warnings, "dma.bytes_per_cycle: wider than the scratchpad\n");
+    if (memory_port < dram)
+        warn(warnings,
+             "noc.memory_bytes_per_cycle: the memory port carries %.4g GB/s of the DRAM's %.4g\n",
+             memory_port / 1e9, dram / 1e9);
+    if (port * (double)working_cores(config) < dram)
+        warn(warnings, "noc.bytes_per_cycle: all cores' ports carry %.4g GB/s of the DRAM's %.4g\n",
+             port * (double)working_cores(config) / 1e9, dram / 1e9);
+    double little = (double)get(config, "dma.outstanding_bytes") / memory_latency_s(config);
+    if (little < engine && little < dram)
+        warn(warnings,
+             "dma.outstanding_bytes: limits an engine to %.4g GB/s at %.4g ns of idle latency\n",
+             little / 1e9, memory_latency_s(config) * 1e9);
+    if (get(config, "dram.tccd_s") > get(config, "dram.burst_cycles"))
+        warn(warnings, "dram.tccd_s: longer than a burst, the data bus can never be full\n");
+}
+
+int sim_config_self_check(const sim_config_t *config, char *text, size_t text_bytes) {
+    warnings_t warnings = {.text = text, .bytes = text_bytes};
+    if (text_bytes > 0) text[0] = '\0';
+    check_matrix(config, &warnings);
+    check_memory(config, &warnings);
+    if (get(config, "vector.lanes") * 4u > sram_bytes_per_cycle(config))
+        warn(&warnings,
+             "vector.lanes: one f32 operand needs %" PRIu64
+             " bytes per cycle, the scratchpad gives %" PRIu64 "\n",
+             get(config, "vector.lanes") * 4u, sram_bytes_per_cycle(config));
+    if (strcmp(sim_config_str(config, "host.clock"), "wall") == 0)
+        warn(&warnings, "host.clock = wall: simulated times depend on the machine and its load\n");
+    return warnings.count;
+}
+
+void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
+    double dram = dram_peak(config), clock = (double)get(config, "core.clock");
+    double trefi = (double)get(config, "dram.trefi");
+    double duty = trefi > 0 ? 1.0 - (double)get(config, "dram.trfc") / trefi : 1.0;
+    double payload = (double)get(config, "link.payload_bytes");
+    double packet = payload + (double)get(config, "link.header_bytes");
+    (void)fprintf(stream,
+                  "chip %s: %s cores (%" PRIu64 " compute) at %s, array %s x %s, %s lanes\n",
+                  sim_config_text(config, "chip.name"), sim_config_text(config, "grid.cores"),
+                  working_cores(config), sim_config_text(config, "core.clock"),
+                  sim_config_text(config, "matrix.rows"), sim_config_text(config, "matrix.cols"),
+                  sim_config_text(config, "vector.lanes"));
+    for (size_t i = 0; i < DTYPE_COUNT; i++) {
+        double peak = peak_ops(config, DTYPES[i].key);
+        if (peak > 0)
+            (void)fprintf(stream,
+                          "peak %-4s %10.4g TOPS, ridge point %.4g operations per DRAM byte\n",
+                          DTYPES[i].name, peak / 1e12, peak / dram);
+        else
+            (void)fprintf(stream, "peak %-4s       none\n", DTYPES[i].name);
+    }
+    (void)fprintf(stream, "DRAM      %10.4g GB/s peak, %.4g GB/s beside refresh, %s (%s)\n",
+                  dram / 1e9, dram * duty / 1e9, sim_config_text(config, "dram.bytes"),
+                  sim_config_text(config, "dram.standard"));
+    (void)fprintf(
+        stream, "scratchpad %9.4g GB/s a core, %s; accumulator %.4g GB/s, %s\n",
+        (double)sram_bytes_per_cycle(config) * clock / 1e9, sim_config_text(config, "sram.bytes"),
+        (double)acc_bytes_per_cycle(config) * clock / 1e9, sim_config_text(config, "acc.bytes"));
+    (void)fprintf(stream,
+                  "DMA       %10.4g GB/s an engine, %s engines a core; core port %.4g GB/s\n",
+                  per_s(config, "dma.bytes_per_cycle", "core.clock") / 1e9,
+                  sim_config_text(config, "dma.queues"),
+                  per_s(config, "noc.bytes_per_cycle", "noc.clock") / 1e9);
+    (void)fprintf(stream, "host link %10.4g GB/s of payload each way\n",
+                  (double)get(config, "link.bandwidth") * payload / packet / 1e9);
+}

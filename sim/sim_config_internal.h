@@ -1,0 +1,53 @@
+/* Shared by the sim_config_*.c files. */
+#ifndef SIM_CONFIG_INTERNAL_H
+#define SIM_CONFIG_INTERNAL_H
+
+#include "sim/sim_config.h"
+
+/* One value: `number` for the integer types, BOOL and ENUM (index), `ratio` for RATIO, `text`
+ * always (normalised). */
+typedef struct sim_value {
+    uint64_t number;
+    sim_ratio_t ratio;
+    char *text;   /* owned; NULL: not set */
+    char *origin; /* owned */
+} sim_value_t;
+
+struct sim_config {
+    size_t count;
+    sim_value_t value[]; /* in schema order */
+};
+
+/* Every problem of a configuration, one per line; lines that do not fit are counted. */
+typedef struct sim_problems {
+    char text[sizeof(((sim_error_t *)0)->text) - 40]; /* room for the line that counts the rest */
+    size_t used;
+    int count, left_out;
+} sim_problems_t;
+void sim_problems_add(sim_problems_t *problems, const char *format, ...) SIM_PRINTF(2, 3);
+
+#define SIM_VALUE_REASON_BYTES 160
+
+/*
+ * Reads `text` as a value of `key` into number or ratio of `value` and its normalised form into
+ * value->text (allocated). CONFIG: `reason` says why not. OUT_OF_MEMORY. On failure nothing is
+ * allocated.
+ */
+sim_status_t sim_value_parse(const sim_key_t *key, const char *text, sim_value_t *value,
+                             char reason[SIM_VALUE_REASON_BYTES]) SIM_MUST_USE;
+/* "256 B", "1 GHz", "1/4": number or ratio in the largest unit that divides it. */
+void sim_value_format(const sim_key_t *key, uint64_t number, sim_ratio_t ratio, char *text,
+                      size_t text_bytes);
+
+/* Index in the schema of "section.key", or -1. */
+long sim_schema_find(const char *section, const char *name);
+/* True if some key is in `section`; the section with the smallest edit distance either way. */
+bool sim_schema_has_section(const char *section, const char **out_nearest);
+/* The valid key with the smallest edit distance to section.name. */
+const sim_key_t *sim_schema_nearest(const char *section, const char *name);
+
+/* Contradictions that make a configuration wrong (not only odd). */
+void sim_config_check_errors(const sim_config_t *config, const char *origin,
+                             sim_problems_t *problems);
+
+#endif
