@@ -15,6 +15,10 @@ VNPU_API vnpu_status_t vnpu_sim_host_clock(int device, uint64_t *out_ps);
 /* Charges work of the host program (a fallback, priced): the virtual host clock moves on. */
 VNPU_API vnpu_status_t vnpu_sim_host_advance(int device, uint64_t ps);
 
+/* Label (vnpu_packet_t.tag) of the copies and fills that the calling thread submits from now on, as vnpu_launch_config_t.tag
+ * is of a launch. Thread-local, 0 at first; never fails and starts nothing. */
+VNPU_API_VOID void vnpu_sim_set_tag(uint32_t tag);
+
 /* Profile between begin and end; both synchronize. The blob (device/vnpu_profile.h) belongs to the driver until the next
  * vnpu_profile_end or vnpu_shutdown. with_slices: instruction-level trace slices. */
 VNPU_API vnpu_status_t vnpu_profile_begin(int device, int with_slices);
