@@ -1,6 +1,7 @@
 /*
- * The instruction set as data: one row per opcode (name, queues, operands, flags, functions, immediates) and the names of
- * functions, element types, spaces and flags. Validator, assembler and disassembler read the same rows.
+ * The instruction set as data: one row per opcode (name, queues, operands, flags, functions,
+ * immediates) and the names of functions, element types, spaces and flags. Validator, assembler and
+ * disassembler read the same rows.
  */
 #ifndef DEV_ISA_NAMES_H
 #define DEV_ISA_NAMES_H
@@ -23,9 +24,9 @@ typedef enum dev_func_kind {
 } dev_func_kind_t;
 
 /* Operand sets: bit 0 dst, bit 1 + i src[i]. */
-#define DEV_OPERAND_DST 1u
+#define DEV_OPERAND_DST    1u
 #define DEV_OPERAND_SRC(i) (2u << (i))
-#define DEV_NUM_OPERANDS 5u
+#define DEV_NUM_OPERANDS   5u
 
 typedef struct dev_op_info {
     vnpu_op_t op;
@@ -44,7 +45,8 @@ const dev_op_info_t *dev_op_info(uint32_t op);
 /* Row i in table order, NULL past the end: for searches by name. */
 const dev_op_info_t *dev_op_row(size_t i);
 
-/* Names; NULL for an unknown code. Codes start at 0 and are dense unless the enum says otherwise. */
+/* Names; NULL for an unknown code. Codes start at 0 and are dense unless the enum says otherwise.
+ */
 const char *dev_func_name(dev_func_kind_t kind, uint32_t func);
 const char *dev_dtype_name(uint32_t dtype);
 const char *dev_space_name(uint32_t space);
@@ -53,7 +55,8 @@ const char *dev_arg_kind_name(uint32_t kind);
 const char *dev_clip_mode_name(uint32_t mode);
 const char *dev_flag_name(uint32_t bit); /* of 1 << bit */
 
-/* Operand i of the set (0: dst, 1 + s: src[s]): its access pattern index, and its name "dst", "src0"... */
+/* Operand i of the set (0: dst, 1 + s: src[s]): its access pattern index, and its name "dst",
+ * "src0"... */
 uint16_t dev_insn_operand(const vnpu_insn_t *insn, uint32_t i);
 const char *dev_operand_name(uint32_t i);
 

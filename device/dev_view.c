@@ -1,0 +1,158 @@
+#include "device/dev_program.h"
+
+/*
+ * The cursor and the views are the only readers of loop counters: values and time both go through
+ * them. Offsets are summed in unsigned arithmetic, so that a hostile grid wraps instead of being
+ * undefined; the address check refuses what results.
+ */
+
+void dev_cursor_init(dev_cursor_t *cursor, const dev_program_t *program,
+                     const vnpu_queue_section_t *section) {
+    *cursor = (dev_cursor_t){.program = program, .section = section};
+    for (uint32_t l = 0; l < VNPU_MAX_LOOPS; l++)
+        cursor->trips[l] = 1;
+}
+
+static bool is_masked_out(const dev_cursor_t *cursor, const vnpu_insn_t *insn) {
+    for (uint32_t l = 0; l < VNPU_MAX_LOOPS; l++) {
+        if ((insn->first_only >> l & 1u) && cursor->counter[l] != 0) return true;
+        if ((insn->last_only >> l & 1u) && cursor->counter[l] + 1 != cursor->trips[l]) return true;
+    }
+    return false;
+}
+
+static void cursor_open(dev_cursor_t *cursor, uint32_t trips) {
+    uint32_t level = cursor->depth++;
+    cursor->pc++;
+    cursor->counter[level] = 0;
+    cursor->trips[level] = trips;
+    cursor->loop_pc[level] = cursor->pc;
+}
+
+static void cursor_close(dev_cursor_t *cursor) {
+    uint32_t level = cursor->depth - 1;
+    if (++cursor->counter[level] < cursor->trips[level]) {
+        cursor->pc = cursor->loop_pc[level];
+        return;
+    }
+    cursor->counter[level] = 0;
+    cursor->trips[level] = 1;
+    cursor->depth = level;
+    cursor->pc++;
+}
+
+const vnpu_insn_t *dev_cursor_next(dev_cursor_t *cursor) {
+    const vnpu_insn_t *stream = cursor->program->insn + cursor->section->first;
+    while (cursor->pc < cursor->section->count) {
+        const vnpu_insn_t *insn = &stream[cursor->pc];
+        if (insn->op == VNPU_OP_LOOP) {
+            cursor_open(cursor, insn->imm[0]);
+        } else if (insn->op == VNPU_OP_ENDLOOP) {
+            cursor_close(cursor);
+        } else {
+            cursor->pc++;
+            if ((insn->first_only | insn->last_only) && is_masked_out(cursor, insn)) continue;
+            return insn;
+        }
+    }
+    return NULL;
+}
+
+bool dev_cursor_accumulates(const dev_cursor_t *cursor, const vnpu_insn_t *insn) {
+    for (uint32_t l = 0; l < VNPU_MAX_LOOPS; l++) {
+        if ((insn->not_first >> l & 1u) && cursor->counter[l] > 0) return true;
+    }
+    return false;
+}
+
+static uint64_t clip_index(const vnpu_clip_t *clip, const dev_cursor_t *cursor,
+                           const uint32_t grid[VNPU_MAX_AXES],
+                           const uint32_t grid_pos[VNPU_MAX_AXES]) {
+    uint32_t axis = clip->axis_mode >> 2 & 1u;
+    switch ((vnpu_clip_mode_t)(clip->axis_mode & 3u)) {
+    case VNPU_CLIP_LOOP: return cursor->counter[clip->loop];
+    case VNPU_CLIP_GRID: return grid_pos[axis];
+    case VNPU_CLIP_BLOCK:
+        return (uint64_t)grid_pos[axis] * cursor->trips[clip->loop] + cursor->counter[clip->loop];
+    case VNPU_CLIP_CYCLIC:
+        return (uint64_t)cursor->counter[clip->loop] * grid[axis] + grid_pos[axis];
+    }
+    return 0; /* two bits, four modes */
+}
+
+static void view_clip(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t *cursor,
+                      const dev_launch_t *launch, const uint32_t grid_pos[VNPU_MAX_AXES]) {
+    for (uint32_t c = 0; c < 4 && (ap->clip[c].axis_mode & VNPU_CLIP_USED); c++) {
+        const vnpu_clip_t *clip = &ap->clip[c];
+        uint64_t nominal = ap->dim[clip->dim].size;
+        uint64_t index = clip_index(clip, cursor, launch->grid, grid_pos);
+        /* index and size are below 2^64 / 2^32: compare by division, the product may not fit. */
+        if (index > clip->extent / nominal) {
+            view->size[clip->dim] = 0;
+            continue;
+        }
+        uint32_t left = (uint32_t)(clip->extent - index * nominal);
+        if (left < view->size[clip->dim]) view->size[clip->dim] = left;
+    }
+}
+
+void dev_view_make(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t *cursor,
+                   const dev_launch_t *launch, const uint32_t grid_pos[VNPU_MAX_AXES]) {
+    view->space = (vnpu_space_t)ap->space;
+    view->dtype = (vnpu_dtype_t)ap->dtype;
+    view->elem_bytes = vnpu_dtype_bytes(view->dtype);
+    view->ndims = ap->ndims;
+    for (uint32_t d = 0; d < ap->ndims; d++) {
+        view->size[d] = ap->dim[d].size;
+        view->stride[d] = ap->dim[d].stride;
+    }
+    uint64_t offset = 0;
+    for (uint32_t l = 0; l < VNPU_MAX_LOOPS; l++) {
+        offset += (uint64_t)((int64_t)ap->loop_inc[l] * cursor->counter[l]);
+    }
+    for (uint32_t a = 0; a < VNPU_MAX_AXES; a++) {
+        offset += (uint64_t)((int64_t)ap->grid_inc[a] * grid_pos[a]);
+    }
+    if (ap->rot_loop != VNPU_NO_LOOP) {
+        offset += (uint64_t)(cursor->counter[ap->rot_loop] % ap->rot_count) * ap->rot_stride;
+    }
+    if (view->space == VNPU_SPACE_IOTA) {
+        view->base = (uint64_t)ap->base + offset;
+    } else {
+        view->base = (uint64_t)ap->base + offset * view->elem_bytes;
+        if (ap->arg != VNPU_NO_ARG) view->base += launch->arg[ap->arg];
+    }
+    view_clip(view, ap, cursor, launch, grid_pos);
+    view->count = 1;
+    for (uint32_t d = 0; d < view->ndims; d++)
+        view->count *= view->size[d];
+}
+
+void dev_view_extent(const dev_view_t *view, uint64_t *out_low, uint64_t *out_high) {
+    *out_low = *out_high = view->base;
+    if (view->count == 0) return;
+    int64_t low = 0, high = 0; /* elements from base */
+    for (uint32_t d = 0; d < view->ndims; d++) {
+        int64_t reach = view->stride[d] * (int64_t)(view->size[d] - 1);
+        if (reach < 0) {
+            low += reach;
+        } else {
+            high += reach;
+        }
+    }
+    *out_low = view->base + (uint64_t)low * view->elem_bytes;
+    *out_high = view->base + (uint64_t)(high + 1) * view->elem_bytes;
+}
+
+void dev_view_runs(const dev_view_t *view, uint64_t *out_run_bytes, uint64_t *out_runs) {
+    *out_run_bytes = *out_runs = 0;
+    if (view->count == 0) return;
+    uint64_t run = 1; /* elements that follow each other so far */
+    for (uint32_t d = view->ndims; d-- > 0;) {
+        if (view->size[d] == 1) continue;
+        if (view->stride[d] < 0 || (uint64_t)view->stride[d] != run) break;
+        run *= view->size[d];
+    }
+    *out_run_bytes = run * view->elem_bytes;
+    *out_runs = view->count / run;
+}
