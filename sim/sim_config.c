@@ -114,7 +114,7 @@ static const char *type_name(const sim_key_t *key) {
 }
 
 static void write_range(const sim_key_t *key, FILE *stream) {
-    char text[64];
+    char text[72];
     switch (key->type) {
     case SIM_TYPE_BOOL: (void)fputs("true, false", stream); return;
     case SIM_TYPE_ENUM:
@@ -129,12 +129,6 @@ static void write_range(const sim_key_t *key, FILE *stream) {
         (void)fprintf(stream, "%" PRIu64 " .. %" PRIu64 " characters", key->min, key->max);
         return;
     case SIM_TYPE_RATIO:
-        if (key->min % 65536u == 0)
-            (void)fprintf(stream, "%" PRIu64, key->min / 65536u);
-        else
-            (void)fprintf(stream, "1/%" PRIu64, 65536u / key->min);
-        (void)fprintf(stream, " .. %" PRIu64, key->max / 65536u);
-        return;
     case SIM_TYPE_COUNT:
     case SIM_TYPE_BYTES:
     case SIM_TYPE_HZ:
@@ -142,9 +136,7 @@ static void write_range(const sim_key_t *key, FILE *stream) {
     case SIM_TYPE_BYTES_PER_S:
     case SIM_TYPE_CYCLES: break;
     }
-    sim_value_format(key, key->min, (sim_ratio_t){0, 1}, text, sizeof text);
-    (void)fprintf(stream, "%s .. ", text);
-    sim_value_format(key, key->max, (sim_ratio_t){0, 1}, text, sizeof text);
+    sim_value_format_range(key, text, sizeof text);
     (void)fputs(text, stream);
 }
 

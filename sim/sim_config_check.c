@@ -18,9 +18,7 @@ static uint64_t get(const sim_config_t *config, const char *key) {
     return sim_config_u64(config, key);
 }
 
-/* ---- errors
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- errors -------------------------------------------------------------- */
 
 /* Pairs of which the first must not be below the second. */
 static const struct {
@@ -60,8 +58,7 @@ void sim_config_check_errors(const sim_config_t *config, const char *origin,
                          origin, all_banks);
 }
 
-/* ---- numbers that follow, in doubles: for people, never for timing
- * -------------------------------------------- */
+/* ---- numbers that follow, in doubles: for people, never for timing ------- */
 
 static double to_double(sim_ratio_t ratio) {
     return (double)ratio.num / (double)ratio.den;
@@ -104,9 +101,7 @@ static double memory_latency_s(const sim_config_t *config) {
            2.0 * (double)get(config, "noc.latency_cycles") / (double)get(config, "noc.clock");
 }
 
-/* ---- warnings
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- warnings ------------------------------------------------------------ */
 
 typedef struct warnings {
     char *text;

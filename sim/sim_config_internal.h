@@ -39,6 +39,9 @@ sim_status_t sim_value_parse(const sim_key_t *key, const char *text, sim_value_t
 void sim_value_format(const sim_key_t *key, uint64_t number, sim_ratio_t ratio, char *text,
                       size_t text_bytes);
 
+/* "1 .. 256", "0 .. 16", "1 KiB .. 1 GiB": the bounds of an integer or RATIO key. */
+void sim_value_format_range(const sim_key_t *key, char *text, size_t text_bytes);
+
 /* Index in the schema of "section.key", or -1. */
 long sim_schema_find(const char *section, const char *name);
 /* True if some key is in `section`; the section with the smallest edit distance either way. */

@@ -51,9 +51,7 @@ void sim_problems_add(sim_problems_t *problems, const char *format, ...) {
     problems->used += length;
 }
 
-/* ---- one key
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- one key ------------------------------------------------------------- */
 
 static bool is_overridden(const char *origin) {
     return origin != NULL && strcmp(origin, "override") == 0;
@@ -91,9 +89,7 @@ static void unknown_key(loader_t *loader, const char *where, const char *section
                      section, *section != '\0' ? "." : "", name, nearest->section, nearest->name);
 }
 
-/* ---- files
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- files --------------------------------------------------------------- */
 
 static void read_source(loader_t *loader, const source_t *parent, const char *origin,
                         const char *text);
@@ -275,8 +271,7 @@ static void read_source(loader_t *loader, const source_t *parent, const char *or
     free(source.is_set);
 }
 
-/* ---- overrides, defaults
- * ---------------------------------------------------------------------------------------- */
+/* ---- overrides, defaults ------------------------------------------------- */
 
 static char *trim(char *text) {
     while (isspace((unsigned char)*text))

@@ -93,6 +93,15 @@ static const char *read_decimal(const char *text, uint64_t *out_mantissa, uint64
     return p;
 }
 
+static uint64_t gcd(uint64_t a, uint64_t b) {
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static sim_status_t refuse(char *reason, const char *format, ...) SIM_PRINTF(2, 3);
 static sim_status_t refuse(char *reason, const char *format, ...) {
     va_list args;
@@ -102,15 +111,24 @@ static sim_status_t refuse(char *reason, const char *format, ...) {
     return SIM_ERROR_CONFIG;
 }
 
-static sim_status_t refuse_range(const sim_key_t *key, char *reason) {
+/* A bound of a key as text; bounds of ratios are scaled by 65536. */
+static void format_bound(const sim_key_t *key, uint64_t bound, char *text, size_t text_bytes) {
+    uint64_t common = bound == 0 ? 65536u : gcd(bound, 65536u);
+    sim_ratio_t ratio = {(uint32_t)(bound / common), (uint32_t)(65536u / common)};
+    sim_value_format(key, bound, ratio, text, text_bytes);
+}
+
+void sim_value_format_range(const sim_key_t *key, char *text, size_t text_bytes) {
     char min[32], max[32];
-    bool is_ratio = key->type == SIM_TYPE_RATIO;
-    sim_value_format(key, key->min, (sim_ratio_t){(uint32_t)key->min, 65536u}, min, sizeof min);
-    sim_value_format(key, key->max, (sim_ratio_t){(uint32_t)(key->max / 65536u), 1u}, max,
-                     sizeof max);
-    if (is_ratio && key->min % 65536u == 0)
-        (void)snprintf(min, sizeof min, "%" PRIu64, key->min / 65536u);
-    return refuse(reason, "out of range %s .. %s", min, max);
+    format_bound(key, key->min, min, sizeof min);
+    format_bound(key, key->max, max, sizeof max);
+    (void)snprintf(text, text_bytes, "%s .. %s", min, max);
+}
+
+static sim_status_t refuse_range(const sim_key_t *key, char *reason) {
+    char range[72];
+    sim_value_format_range(key, range, sizeof range);
+    return refuse(reason, "out of range %s", range);
 }
 
 static sim_status_t parse_number(const sim_key_t *key, const char *text, sim_value_t *value,
@@ -142,15 +160,6 @@ static sim_status_t parse_number(const sim_key_t *key, const char *text, sim_val
     if (number < key->min || number > key->max) return refuse_range(key, reason);
     value->number = number;
     return SIM_OK;
-}
-
-static uint64_t gcd(uint64_t a, uint64_t b) {
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
 }
 
 static sim_status_t parse_ratio(const sim_key_t *key, const char *text, sim_value_t *value,
@@ -311,9 +320,7 @@ void sim_value_format(const sim_key_t *key, uint64_t number, sim_ratio_t ratio, 
     sim_bug("sim_config", 0, "a text is not formatted");
 }
 
-/* ---- names
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- names --------------------------------------------------------------- */
 
 #define NAME_BYTES 64u
 

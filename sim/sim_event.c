@@ -57,9 +57,7 @@ void sim_engine_destroy(sim_engine_t *engine) {
     free(engine);
 }
 
-/* ---- wheel
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- wheel --------------------------------------------------------------- */
 
 static void mark_used(sim_engine_t *engine, uint32_t slot) {
     engine->used[slot / 64u] |= UINT64_C(1) << (slot % 64u);
@@ -128,9 +126,7 @@ static bool wheel_next(const sim_engine_t *engine, uint32_t *out_distance) {
     return true;
 }
 
-/* ---- heap
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- heap ---------------------------------------------------------------- */
 
 static bool is_before(const heap_node_t *a, const heap_node_t *b) {
     return a->tick != b->tick ? a->tick < b->tick : a->key < b->key;
@@ -192,9 +188,7 @@ static void heap_remove(sim_engine_t *engine, uint32_t index) {
         heap_sift_down(engine, index, last);
 }
 
-/* ---- engine
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- engine -------------------------------------------------------------- */
 
 void sim_engine_reset(sim_engine_t *engine) {
     if (engine->is_running) sim_bug("sim_event", engine->now, "reset from a handler");

@@ -1,4 +1,4 @@
-/* All configuration keys. Order here is the order of the effective configuration and of docs/config.md. */
+/* All configuration keys, in the order of the effective configuration and of docs/config.md. */
 #include "sim/sim_config.h"
 
 #define KI        (UINT64_C(1) << 10)
@@ -103,7 +103,7 @@ static const sim_key_t KEYS[] = {
     {"dma", "descriptor_cycles", SIM_TYPE_CYCLES, NULL, 0, 1000000, NULL,
      "Core cycles to fetch and decode one transfer.", false},
     {"dma", "run_cycles", SIM_TYPE_CYCLES, NULL, 0, 65536, NULL,
-     "Core cycles that every contiguous run costs beside its data: what makes short runs slow.", false},
+     "Core cycles of every contiguous run beside its data: short runs are slow.", false},
     {"dma", "completion_cycles", SIM_TYPE_CYCLES, NULL, 0, 1000000, NULL,
      "Core cycles from the last byte of a transfer to its semaphore.", false},
     {"dma", "request_bytes", SIM_TYPE_BYTES, NULL, 32, MI, NULL,
@@ -145,7 +145,7 @@ static const sim_key_t KEYS[] = {
     {"dram", "row_bytes", SIM_TYPE_BYTES, NULL, 64, 256 * KI, NULL,
      "Data of one row of one bank of a channel.", false},
     {"dram", "mapping", SIM_TYPE_STRING, NULL, 2, 63, NULL,
-     "Address fields from most to least significant: ro, ba, bg, ch, co; coN takes N bursts.", false},
+     "Address fields, most significant first: ro, ba, bg, ch, co; coN takes N bursts.", false},
     {"dram", "hash", SIM_TYPE_BOOL, NULL, 0, 1, NULL,
      "XOR the bank bits with the low row bits: spreads rows that meet in one bank.", false},
     {"dram", "page", SIM_TYPE_ENUM, NULL, 0, 0, "open|closed",

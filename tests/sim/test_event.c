@@ -4,8 +4,7 @@
 
 #include "sim/sim_event.h"
 
-/* ---- helpers: events that write their letter
- * --------------------------------------------------------------------- */
+/* ---- helpers: events that write their letter ----------------------------- */
 
 typedef struct note {
     sim_event_t event;
@@ -46,9 +45,7 @@ static void expect(const char *letters) {
     written[0] = '\0';
 }
 
-/* ---- order
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- order --------------------------------------------------------------- */
 
 Test(event, phases_of_one_tick_run_in_order) {
     sim_engine_t *engine = new_engine();
@@ -112,9 +109,7 @@ Test(event, the_edge_of_the_wheel_keeps_order) {
     sim_engine_destroy(engine);
 }
 
-/* ---- cancel
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- cancel -------------------------------------------------------------- */
 
 Test(event, cancel_in_wheel_and_heap) {
     for (sim_tick_t tick = 10; tick < 20000; tick += 9990) {
@@ -180,9 +175,7 @@ Test(event, a_cancelled_event_goes_behind_when_scheduled_again) {
     sim_engine_destroy(engine);
 }
 
-/* ---- running
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- running ------------------------------------------------------------- */
 
 Test(event, run_until_stops_at_the_limit) {
     sim_engine_t *engine = new_engine();
@@ -261,8 +254,7 @@ Test(event, the_handler_sees_tick_and_phase) {
     sim_engine_destroy(engine);
 }
 
-/* ---- simulator bugs abort
- * ------------------------------------------------------------------------------------------ */
+/* ---- simulator bugs abort ------------------------------------------------ */
 
 Test(event, twice_aborts, .signal = SIGABRT) {
     sim_engine_t *engine = new_engine();

@@ -36,8 +36,7 @@ typedef struct world {
 
 static world_t *world; /* the handler has no other way to it */
 
-/* ---- the reference
- * -------------------------------------------------------------------------------------------- */
+/* ---- the reference ------------------------------------------------------- */
 
 static bool is_before(const item_t *a, const item_t *b) {
     if (a->tick != b->tick) return a->tick < b->tick;
@@ -80,9 +79,7 @@ static void reference_add(item_t *item) {
     sift(world->heap_count++);
 }
 
-/* ---- the script
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- the script ---------------------------------------------------------- */
 
 static uint32_t draw(uint32_t below) {
     world->random = world->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
