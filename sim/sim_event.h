@@ -49,7 +49,7 @@ struct sim_event {
 sim_status_t sim_engine_create(sim_engine_t **out_engine) SIM_MUST_USE;
 void sim_engine_destroy(sim_engine_t *engine); /* NULL is fine; pending events are forgotten, not run */
 
-/* Back to tick 0, phase 0, sequence 0, with no event pending: the start of an epoch. */
+/* Back to tick 0, phase 0, sequence 0: the start of an epoch. Pending events become idle; their memory must still exist. */
 void sim_engine_reset(sim_engine_t *engine);
 
 sim_tick_t sim_now(const sim_engine_t *engine);

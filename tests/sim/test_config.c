@@ -132,6 +132,23 @@ Test(config, the_schema_is_sound) {
     }
 }
 
+/* Promise: a key that has no effect is an error. Every key that can vary is named by a unit's or
+ * the device's code. */
+Test(config, every_key_has_a_reader) {
+    size_t count;
+    const sim_key_t *keys = sim_schema(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].is_label) continue;
+        if (keys[i].type == SIM_TYPE_ENUM && strchr(keys[i].choices, '|') == NULL) continue;
+        char command[512];
+        (void)snprintf(
+            command, sizeof command,
+            "cd '%s' && grep -rqF --include='*.c' --exclude='sim_config*.c' '\"%s.%s\"' sim device",
+            VNPU_SOURCE_DIR, keys[i].section, keys[i].name);
+        cr_assert_eq(system(command), 0, "no unit reads %s.%s", keys[i].section, keys[i].name);
+    }
+}
+
 static void write_reference(const sim_config_t *config, FILE *stream) {
     (void)config;
     sim_config_write_reference(stream);
