@@ -12,13 +12,19 @@
  *   5. ends when its last request has arrived; done is completion_cycles later (semaphore update).
  * Transfers of one engine are pipelined one deep: the next descriptor is fetched while the last data of the previous one is in
  * flight, its requests are issued after the previous transfer's last request.
- * Causes: descriptor, runs and completion gaps DMA_SETUP; data cycles at full width USEFUL; the rest of [start, end) is split over
- * DRAM, NOC and SRAM_CONFLICT in proportion to the time that its requests waited in each (remainder to DRAM).
+ * A read request goes to memory when its slot of the engine begins and its data passes the crossbar and the scratchpad port as it
+ * comes; a write request is read from the scratchpad whole before it enters the crossbar. Accumulating on DRAM reads, then writes.
+ * At most one transfer drains while the next one issues; transfers end in order. An empty transfer costs its descriptor, at least
+ * one cycle.
+ * Causes: USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor, runs, short last words, factors) DMA_SETUP; the
+ * rest of [start, end) is split over DRAM, NOC and SRAM_CONFLICT in proportion to the time that its requests waited in each
+ * (remainder to DRAM). The completion gap [end, done) is the caller's.
  */
 #ifndef SIM_DMA_H
 #define SIM_DMA_H
 
 #include "sim/sim_config.h"
+#include "sim/sim_dma_walk.h"
 #include "sim/sim_dram.h"
 #include "sim/sim_op.h"
 #include "sim/sim_share.h"
@@ -45,9 +51,14 @@ typedef struct sim_dma_op {
     uint64_t run_bytes;
     const uint64_t *row_address; /* gather/scatter: runs at these addresses (row_count of them), instead of the walk */
     uint64_t row_count;
-    uint64_t sram_bytes; /* bytes through the scratchpad port (0: kind LOCAL fill counts written bytes) */
+    uint64_t sram_bytes; /* bytes through the scratchpad port (0: as many as the runs have) */
     /* private */
-    uint64_t priv[64];
+    sim_dma_walk_t walk;
+    sim_event_t event;
+    uint64_t total_bytes, moved_bytes, sram_moved_bytes, engine_cycles;
+    sim_tick_t begin, not_before, waited[3];
+    uint32_t in_flight;
+    bool is_issued;
 } sim_dma_op_t;
 
 typedef struct sim_dma sim_dma_t;

@@ -13,8 +13,9 @@
  *
  * Operand bytes (moving operand read per fold, weights read per fold, result write, and read when accumulating) go
  * through the SRAM and accumulator shares as streams spanning the operation; what they stretch is SRAM_CONFLICT.
- * Causes: USEFUL = cycles weighted by used cells: sum over folds of stream * (k_used * n_used) / (rows * cols), the rest of
- * the streaming is UNUSED_LANES; load cycles that nothing hides are WEIGHT_LOAD; rounding goes to UNUSED_LANES.
+ * Causes: USEFUL = m * k * n / (rows * cols * rate) cycles, what the whole array at full rate would need; the rest of the
+ * streaming (partial folds, min_stream, rounding of ii, an operation without elements: one cycle) is UNUSED_LANES; load
+ * cycles that nothing hides are WEIGHT_LOAD. Rounding to ticks goes to UNUSED_LANES.
  */
 #ifndef SIM_MATRIX_H
 #define SIM_MATRIX_H
@@ -22,6 +23,7 @@
 #include "sim/sim_config.h"
 #include "sim/sim_op.h"
 #include "sim/sim_share.h"
+#include "sim/sim_span.h"
 
 typedef struct sim_matrix_spec {
     uint32_t rows, cols, weight_buffers; /* 1 or 2 */
@@ -36,11 +38,9 @@ typedef struct sim_matrix_op {
     bool keep_weights, accumulate;
     uint32_t in_bytes, weight_bytes, out_bytes; /* per element */
     /* private */
-    sim_stream_t sram_stream, acc_stream;
-    sim_event_t event;
+    sim_span_t span;
     sim_tick_t submitted;
-    uint64_t load_cycles_first, stream_cycles_total;
-    int32_t pending;
+    uint64_t load_cycles, array_cycles, exposed_cycles, stream_cycles; /* of fold 0, after it, of it unhidden, of a fold */
 } sim_matrix_op_t;
 
 typedef struct sim_matrix sim_matrix_t;
@@ -56,6 +56,8 @@ void sim_matrix_submit(sim_matrix_t *unit, sim_matrix_op_t *op);
 
 /* Closed forms, in cycles (also used by kernels' cost model and the tests). */
 uint64_t sim_matrix_folds(const sim_matrix_spec_t *spec, uint32_t k, uint32_t n);
+/* Cycles that one fold of m rows streams. */
+uint64_t sim_matrix_stream_cycles(const sim_matrix_spec_t *spec, uint32_t m, sim_ratio_t rate);
 /* start -> end of one operation that finds the array idle and cold, no memory limits. */
 uint64_t sim_matrix_cold_cycles(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n, sim_ratio_t rate);
 

@@ -11,6 +11,7 @@
 #include "sim/sim_config.h"
 #include "sim/sim_op.h"
 #include "sim/sim_share.h"
+#include "sim/sim_span.h"
 
 typedef enum sim_vector_class {
     SIM_VECTOR_NONE = 0,      /* no second operation */
@@ -36,9 +37,7 @@ typedef struct sim_vector_op {
     sim_vector_class_t cls, cls2;
     uint64_t sram_bytes, acc_bytes; /* read + written */
     /* private */
-    sim_stream_t sram_stream, acc_stream;
-    sim_event_t event;
-    int32_t pending;
+    sim_span_t span;
 } sim_vector_op_t;
 
 typedef struct sim_vector sim_vector_t;

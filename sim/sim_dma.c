@@ -1,0 +1,442 @@
+#include "sim/sim_dma.h"
+
+#include <stdlib.h>
+
+#include "sim/sim_span.h"
+
+__extension__ typedef unsigned __int128 wide_t;
+
+enum { WAIT_DRAM, WAIT_NOC, WAIT_SRAM };
+
+typedef struct request request_t;
+struct request {
+    sim_event_t event;
+    sim_dma_t *unit;
+    sim_dma_op_t *op;
+    request_t *next;     /* free list, or the queue of the scratchpad port */
+    sim_dma_walk_t walk; /* at the first piece */
+    uint64_t bytes, sram_bytes, data_cycles, engine_cycles;
+    sim_tick_t slot_end; /* the engine is done with it */
+    sim_tick_t entered;  /* the stage that it is in */
+};
+
+struct sim_dma {
+    sim_engine_t *engine;
+    sim_dma_spec_t spec;
+    sim_dram_t *dram;
+    sim_xbar_t *xbar;
+    uint32_t port, memory_port;
+    sim_share_t *sram;
+    /* In order of submission: requests all issued and waiting for the last data; issuing; waiting. */
+    sim_dma_op_t *draining, *current, *waiting;
+    uint64_t issue_cycle; /* the front end is free */
+    sim_tick_t last_end;
+    sim_event_t issue_event, end_event;
+    request_t *built; /* the next request to issue */
+    uint64_t in_flight_bytes;
+    request_t *sram_head, *sram_tail;
+    sim_stream_t sram_stream; /* the port serves one request at a time */
+    request_t *free_request;
+    uint32_t request_count;
+    request_t request[];
+};
+
+static sim_tick_t edge_after(const sim_dma_t *unit, sim_tick_t tick) {
+    return sim_clock_tick(&unit->spec.clock, sim_clock_cycle_up(&unit->spec.clock, tick));
+}
+
+static sim_tick_t later(sim_tick_t a, sim_tick_t b) {
+    return a > b ? a : b;
+}
+
+/* ---- requests: what they hold and cost -------------------------------------------------------------------------- */
+
+static uint64_t data_cycles(const sim_dma_spec_t *spec, const sim_dma_op_t *op, uint64_t bytes) {
+    uint64_t cycles = (bytes + spec->bytes_per_cycle - 1) / spec->bytes_per_cycle;
+    uint64_t num = 1, den = 1;
+    if (op->transpose) {
+        num *= spec->transpose_factor.num;
+        den *= spec->transpose_factor.den;
+    }
+    if (op->accumulate) {
+        num *= spec->accumulate_factor.num;
+        den *= spec->accumulate_factor.den;
+    }
+    return (uint64_t)(((wide_t)cycles * num + den - 1) / den);
+}
+
+/* The next piece of a request that holds `bytes` already: short runs share a request whole, long ones are cut. */
+static bool next_piece(const sim_dma_walk_t *walk, uint64_t request_bytes, uint64_t bytes,
+                       sim_dma_piece_t *piece) {
+    return sim_dma_walk_peek(walk, request_bytes, piece) && bytes + piece->bytes <= request_bytes;
+}
+
+static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
+    request_t *request = unit->free_request;
+    unit->free_request = request->next;
+    request->op = op;
+    request->next = NULL;
+    request->walk = op->walk;
+    request->bytes = request->data_cycles = request->engine_cycles = 0;
+    sim_dma_piece_t piece;
+    while (next_piece(&op->walk, unit->spec.request_bytes, request->bytes, &piece)) {
+        request->bytes += piece.bytes;
+        request->data_cycles += data_cycles(&unit->spec, op, piece.bytes);
+        if (piece.begins_run) request->engine_cycles += unit->spec.run_cycles;
+        sim_dma_walk_take(&op->walk, &piece);
+    }
+    request->engine_cycles += request->data_cycles;
+    op->moved_bytes += request->bytes;
+    uint64_t sram_total = op->sram_bytes > 0 ? op->sram_bytes : op->total_bytes;
+    uint64_t sram_moved = (uint64_t)((wide_t)sram_total * op->moved_bytes / op->total_bytes);
+    request->sram_bytes = sram_moved - op->sram_moved_bytes;
+    op->sram_moved_bytes = sram_moved;
+    return request;
+}
+
+/* Every piece of the request at the DRAM now; returns when the last one is through. */
+static sim_tick_t access_dram(const sim_dma_t *unit, const request_t *request, bool is_write) {
+    sim_dma_walk_t walk = request->walk;
+    sim_dma_piece_t piece;
+    sim_tick_t now = sim_now(unit->engine), ready = now;
+    for (uint64_t bytes = 0; next_piece(&walk, unit->spec.request_bytes, bytes, &piece);) {
+        bytes += piece.bytes;
+        ready = later(ready, sim_dram_access(unit->dram, piece.address, piece.bytes, is_write, now));
+        sim_dma_walk_take(&walk, &piece);
+    }
+    return ready;
+}
+
+/* ---- transfers: begin, end -------------------------------------------------------------------------------------- */
+
+static void pump(sim_dma_t *unit);
+static void try_end(sim_dma_t *unit);
+
+static void begin(sim_dma_t *unit, sim_dma_op_t *op) {
+    uint64_t now = sim_clock_cycle_up(&unit->spec.clock, sim_now(unit->engine));
+    uint64_t cycle = unit->issue_cycle > now ? unit->issue_cycle : now;
+    uint32_t descriptor = unit->spec.descriptor_cycles;
+    op->is_issued = op->total_bytes == 0;
+    if (op->is_issued && descriptor == 0) descriptor = 1;
+    op->begin = sim_clock_tick(&unit->spec.clock, cycle);
+    op->engine_cycles = descriptor;
+    unit->issue_cycle = cycle + descriptor;
+    op->not_before = sim_clock_tick(&unit->spec.clock, unit->issue_cycle);
+}
+
+/* Moves the transfers up as far as they can; each step makes room for the one behind. */
+static void shift(sim_dma_t *unit) {
+    for (;;) {
+        if (unit->current == NULL && unit->waiting != NULL) {
+            unit->current = unit->waiting;
+            unit->waiting = NULL;
+            begin(unit, unit->current);
+        }
+        if (unit->current == NULL || !unit->current->is_issued || unit->draining != NULL) break;
+        unit->draining = unit->current;
+        unit->current = NULL;
+    }
+    pump(unit);
+    try_end(unit);
+}
+
+static void book(const sim_dma_t *unit, sim_dma_op_t *op) {
+    sim_tick_t *cause = op->op.cause;
+    for (int i = 0; i < SIM_CAUSE_COUNT; i++)
+        cause[i] = 0;
+    const sim_clock_t *clock = &unit->spec.clock;
+    sim_tick_t time = op->op.end - op->op.start;
+    wide_t per_tick = (wide_t)unit->spec.bytes_per_cycle * clock->den;
+    sim_tick_t data = (sim_tick_t)((wide_t)op->total_bytes * clock->num / per_tick);
+    sim_tick_t setup = sim_span_ticks(clock, op->engine_cycles) - data;
+    if (data > time) data = time;
+    if (setup > time - data) setup = time - data;
+    sim_tick_t rest = time - data - setup;
+    wide_t waited = (wide_t)op->waited[WAIT_DRAM] + op->waited[WAIT_NOC] + op->waited[WAIT_SRAM];
+    if (waited == 0) { /* an ideal memory: less than a cycle of rounding */
+        setup += rest;
+        rest = 0;
+        waited = 1;
+    }
+    cause[SIM_CAUSE_USEFUL] = data;
+    cause[SIM_CAUSE_DMA_SETUP] = setup;
+    cause[SIM_CAUSE_NOC] = (sim_tick_t)((wide_t)rest * op->waited[WAIT_NOC] / waited);
+    cause[SIM_CAUSE_SRAM_CONFLICT] = (sim_tick_t)((wide_t)rest * op->waited[WAIT_SRAM] / waited);
+    cause[SIM_CAUSE_DRAM] = rest - cause[SIM_CAUSE_NOC] - cause[SIM_CAUSE_SRAM_CONFLICT];
+}
+
+static void on_completion(sim_engine_t *engine, sim_event_t *event) {
+    sim_dma_op_t *op = SIM_CONTAINER_OF(event, sim_dma_op_t, event);
+    if (op->op.on_done != NULL) op->op.on_done(engine, &op->op);
+}
+
+static void on_transfer_end(sim_engine_t *engine, sim_event_t *event) {
+    sim_dma_t *unit = SIM_CONTAINER_OF(event, sim_dma_t, end_event);
+    sim_dma_op_t *op = unit->draining;
+    const sim_clock_t *clock = &unit->spec.clock;
+    op->op.end = sim_now(engine);
+    op->op.start = later(op->begin, unit->last_end);
+    op->op.done =
+        sim_clock_tick(clock, sim_clock_cycle(clock, op->op.end) + unit->spec.completion_cycles);
+    book(unit, op);
+    unit->last_end = op->op.end;
+    unit->draining = NULL;
+    bool is_done = op->op.done == op->op.end;
+    if (!is_done) {
+        sim_event_init(&op->event, SIM_PHASE_COMPLETE, on_completion);
+        sim_event_schedule(engine, &op->event, op->op.done);
+    }
+    shift(unit);
+    if (op->op.on_end != NULL) op->op.on_end(engine, &op->op);
+    if (is_done) on_completion(engine, &op->event);
+}
+
+/* The draining transfer ends, at a clock edge, when its last request is through. */
+static void try_end(sim_dma_t *unit) {
+    const sim_dma_op_t *op = unit->draining;
+    if (op == NULL || op->in_flight > 0 || sim_event_is_pending(&unit->end_event)) return;
+    sim_tick_t tick = edge_after(unit, later(sim_now(unit->engine), op->not_before));
+    sim_event_schedule(unit->engine, &unit->end_event, tick);
+}
+
+/* ---- requests: the way through the memory system ---------------------------------------------------------------- */
+
+/* Goes on at `tick`, at once if it is now. In phase COMPLETE, because the last stage may end the transfer in its tick. */
+static void go_on(request_t *request, sim_event_fn fn, sim_tick_t tick) {
+    sim_engine_t *engine = request->unit->engine;
+    sim_event_init(&request->event, SIM_PHASE_COMPLETE, fn);
+    if (tick <= sim_now(engine))
+        fn(engine, &request->event);
+    else
+        sim_event_schedule(engine, &request->event, tick);
+}
+
+static void on_through(sim_engine_t *engine, sim_event_t *event) {
+    (void)engine;
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    sim_dma_t *unit = request->unit;
+    unit->in_flight_bytes -= request->bytes;
+    request->op->in_flight--;
+    request->next = unit->free_request;
+    unit->free_request = request;
+    pump(unit);
+    try_end(unit);
+}
+
+/* Never before the engine's own slot is over. */
+static void finish(request_t *request, sim_tick_t tick) {
+    go_on(request, on_through, later(tick, request->slot_end));
+}
+
+static void on_write_at_dram(sim_engine_t *engine, sim_event_t *event) {
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    sim_dma_t *unit = request->unit;
+    sim_tick_t ready = sim_now(engine);
+    if (unit->dram != NULL) ready = access_dram(unit, request, true);
+    request->op->waited[WAIT_DRAM] += ready - request->entered;
+    finish(request, ready);
+}
+
+static void on_write_arrived(sim_engine_t *engine, sim_event_t *event) {
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    sim_dma_t *unit = request->unit;
+    sim_tick_t ready = sim_now(engine);
+    request->entered = ready;
+    if (request->op->accumulate && unit->dram != NULL) ready = access_dram(unit, request, false);
+    go_on(request, on_write_at_dram, ready);
+}
+
+static void on_write_read_out(sim_engine_t *engine, sim_event_t *event) {
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    sim_dma_t *unit = request->unit;
+    sim_tick_t now = sim_now(engine), arrival = now;
+    if (unit->xbar != NULL)
+        arrival = sim_xbar_send(unit->xbar, unit->port, unit->memory_port, request->bytes, now);
+    request->op->waited[WAIT_NOC] += arrival - now;
+    go_on(request, on_write_arrived, arrival);
+}
+
+static void serve_sram(sim_dma_t *unit) {
+    request_t *request = unit->sram_head;
+    sim_stream_t *stream = &unit->sram_stream;
+    stream->owner = request;
+    stream->bytes = request->sram_bytes;
+    stream->min_ticks = sim_clock_tick(&unit->spec.clock, request->data_cycles);
+    sim_share_start(unit->sram, stream);
+}
+
+static void on_sram_end(sim_engine_t *engine, sim_stream_t *stream) {
+    request_t *request = stream->owner;
+    sim_dma_t *unit = request->unit;
+    sim_tick_t now = sim_now(engine);
+    request->op->waited[WAIT_SRAM] += now - request->entered - stream->min_ticks;
+    unit->sram_head = request->next;
+    if (unit->sram_head != NULL) serve_sram(unit);
+    if (request->op->kind == SIM_DMA_WRITE)
+        go_on(request, on_write_read_out, later(now, request->slot_end));
+    else
+        finish(request, now);
+}
+
+static void on_sram(sim_engine_t *engine, sim_event_t *event) {
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    sim_dma_t *unit = request->unit;
+    request->entered = sim_now(engine);
+    request->next = NULL;
+    if (unit->sram_head != NULL) {
+        unit->sram_tail->next = request;
+        unit->sram_tail = request;
+    } else {
+        unit->sram_head = unit->sram_tail = request;
+        serve_sram(unit);
+    }
+}
+
+/* Data of a read: through the crossbar, and into the scratchpad while it comes out of it. */
+static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    sim_dma_t *unit = request->unit;
+    sim_tick_t now = sim_now(engine), arrival = now;
+    request->op->waited[WAIT_DRAM] += now - request->entered;
+    if (unit->xbar != NULL)
+        arrival = sim_xbar_send(unit->xbar, unit->memory_port, unit->port, request->bytes, now);
+    request->op->waited[WAIT_NOC] += arrival - now;
+    if (unit->sram == NULL) {
+        finish(request, arrival);
+        return;
+    }
+    sim_tick_t data = sim_clock_tick(&unit->spec.clock, request->data_cycles);
+    go_on(request, on_sram, arrival - now > data ? arrival - data : now);
+}
+
+static void enter(sim_dma_t *unit, request_t *request) {
+    sim_tick_t now = sim_now(unit->engine);
+    request->entered = now;
+    if (request->op->kind == SIM_DMA_READ) {
+        sim_tick_t ready = unit->dram != NULL ? access_dram(unit, request, false) : now;
+        go_on(request, on_read_data, ready);
+    } else if (unit->sram != NULL) {
+        on_sram(unit->engine, &request->event);
+    } else if (request->op->kind == SIM_DMA_WRITE) {
+        go_on(request, on_write_read_out, request->slot_end);
+    } else {
+        finish(request, now);
+    }
+}
+
+/* ---- the engine: issue ------------------------------------------------------------------------------------------ */
+
+static void on_issue(sim_engine_t *engine, sim_event_t *event) {
+    (void)engine;
+    sim_dma_t *unit = SIM_CONTAINER_OF(event, sim_dma_t, issue_event);
+    request_t *request = unit->built;
+    sim_dma_op_t *op = request->op;
+    unit->built = NULL;
+    unit->issue_cycle = sim_clock_cycle(&unit->spec.clock, sim_now(engine)) + request->engine_cycles;
+    request->slot_end = sim_clock_tick(&unit->spec.clock, unit->issue_cycle);
+    op->not_before = request->slot_end;
+    op->engine_cycles += request->engine_cycles;
+    op->in_flight++;
+    op->is_issued = op->moved_bytes == op->total_bytes;
+    unit->in_flight_bytes += request->bytes;
+    enter(unit, request);
+    shift(unit);
+}
+
+/* Issues the next request at the next cycle at which the engine is free, unless it is held up by what is in flight. */
+static void pump(sim_dma_t *unit) {
+    sim_dma_op_t *op = unit->current;
+    if (op == NULL || op->is_issued || sim_event_is_pending(&unit->issue_event)) return;
+    if (unit->built == NULL) {
+        if (unit->free_request == NULL) return;
+        unit->built = build_request(unit, op);
+    }
+    uint64_t in_flight = unit->in_flight_bytes;
+    if (in_flight > 0 && in_flight + unit->built->bytes > unit->spec.outstanding_bytes) return;
+    sim_tick_t edge = edge_after(unit, sim_now(unit->engine));
+    sim_tick_t free_tick = sim_clock_tick(&unit->spec.clock, unit->issue_cycle);
+    sim_event_schedule(unit->engine, &unit->issue_event, later(edge, free_tick));
+}
+
+bool sim_dma_can_submit(const sim_dma_t *unit) {
+    return unit->waiting == NULL;
+}
+
+void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
+    if (unit->waiting != NULL)
+        sim_bug("sim_dma", sim_now(unit->engine), "submit to an engine with a transfer waiting");
+    if (op->row_address != NULL)
+        sim_dma_walk_rows(&op->walk, op->row_address, op->row_count, op->run_bytes);
+    else
+        sim_dma_walk_strided(&op->walk, op->base, op->ndims, op->size, op->stride, op->run_bytes);
+    op->total_bytes = op->walk.run_bytes * op->walk.runs_left;
+    op->moved_bytes = op->sram_moved_bytes = 0;
+    for (int i = 0; i < 3; i++)
+        op->waited[i] = 0;
+    op->in_flight = 0;
+    op->is_issued = false;
+    unit->waiting = op;
+    shift(unit);
+}
+
+/* ---- life cycle ------------------------------------------------------------------------------------------------- */
+
+sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
+                            sim_xbar_t *xbar, uint32_t port, uint32_t memory_port, sim_share_t *sram,
+                            sim_dma_t **out_unit) {
+    *out_unit = NULL;
+    if (spec->bytes_per_cycle == 0 || spec->request_bytes == 0 || spec->clock.num == 0 ||
+        spec->transpose_factor.num < spec->transpose_factor.den || spec->transpose_factor.den == 0 ||
+        spec->accumulate_factor.num < spec->accumulate_factor.den || spec->accumulate_factor.den == 0)
+        return SIM_ERROR_INVALID_VALUE;
+    /* Two requests in a row hold more than request_bytes, but for the last of a run or of a transfer. */
+    uint64_t count = 2 * (spec->outstanding_bytes / spec->request_bytes + 1) + 4;
+    if (count > UINT32_MAX) return SIM_ERROR_INVALID_VALUE;
+    sim_dma_t *unit = calloc(1, sizeof *unit + (size_t)count * sizeof unit->request[0]);
+    if (unit == NULL) return SIM_ERROR_OUT_OF_MEMORY;
+    unit->engine = engine;
+    unit->spec = *spec;
+    unit->dram = dram;
+    unit->xbar = xbar;
+    unit->port = port;
+    unit->memory_port = memory_port;
+    unit->sram = sram;
+    unit->request_count = (uint32_t)count;
+    sim_event_init(&unit->issue_event, SIM_PHASE_ISSUE, on_issue);
+    sim_event_init(&unit->end_event, SIM_PHASE_COMPLETE, on_transfer_end);
+    sim_dma_reset(unit);
+    *out_unit = unit;
+    return SIM_OK;
+}
+
+void sim_dma_destroy(sim_dma_t *unit) {
+    free(unit);
+}
+
+void sim_dma_reset(sim_dma_t *unit) {
+    sim_event_cancel(unit->engine, &unit->issue_event);
+    sim_event_cancel(unit->engine, &unit->end_event);
+    unit->draining = unit->current = unit->waiting = NULL;
+    unit->issue_cycle = unit->last_end = unit->in_flight_bytes = 0;
+    unit->built = unit->sram_head = unit->sram_tail = unit->free_request = NULL;
+    unit->sram_stream = (sim_stream_t){.on_end = on_sram_end};
+    for (uint32_t i = unit->request_count; i-- > 0;) {
+        unit->request[i].unit = unit;
+        unit->request[i].next = unit->free_request;
+        unit->free_request = &unit->request[i];
+    }
+}
+
+sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t *out_spec) {
+    *out_spec = (sim_dma_spec_t){
+        .bytes_per_cycle = (uint32_t)sim_config_u64(config, "dma.bytes_per_cycle"),
+        .descriptor_cycles = (uint32_t)sim_config_u64(config, "dma.descriptor_cycles"),
+        .run_cycles = (uint32_t)sim_config_u64(config, "dma.run_cycles"),
+        .completion_cycles = (uint32_t)sim_config_u64(config, "dma.completion_cycles"),
+        .request_bytes = sim_config_u64(config, "dma.request_bytes"),
+        .outstanding_bytes = sim_config_u64(config, "dma.outstanding_bytes"),
+        .transpose_factor = sim_config_ratio(config, "dma.transpose_factor"),
+        .accumulate_factor = sim_config_ratio(config, "dma.accumulate_factor"),
+    };
+    return sim_clock_init(&out_spec->clock, sim_config_u64(config, "core.clock"));
+}

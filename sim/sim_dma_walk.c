@@ -1,0 +1,62 @@
+#include "sim/sim_dma_walk.h"
+
+#include <stddef.h>
+
+#include "sim/sim_status.h"
+
+void sim_dma_walk_strided(sim_dma_walk_t *walk, uint64_t base, uint32_t ndims, const uint32_t *size,
+                          const int64_t *stride, uint64_t run_bytes) {
+    if (ndims > SIM_DMA_MAX_DIMS) sim_bug("sim_dma", 0, "a walk of %u dimensions", ndims);
+    *walk = (sim_dma_walk_t){.address = base, .run_bytes = run_bytes, .runs_left = run_bytes > 0};
+    for (uint32_t i = 0; i < ndims; i++)
+        walk->runs_left *= size[i];
+    if (walk->runs_left == 0) return;
+    while (ndims > 0 &&
+           (size[ndims - 1] == 1 || stride[ndims - 1] == (int64_t)walk->run_bytes)) {
+        walk->run_bytes *= size[ndims - 1];
+        walk->runs_left /= size[ndims - 1];
+        ndims--;
+    }
+    walk->ndims = ndims;
+    for (uint32_t i = 0; i < ndims; i++) {
+        walk->size[i] = size[i];
+        walk->stride[i] = stride[i];
+    }
+}
+
+void sim_dma_walk_rows(sim_dma_walk_t *walk, const uint64_t *row_address, uint64_t row_count,
+                       uint64_t run_bytes) {
+    *walk = (sim_dma_walk_t){.run_bytes = run_bytes, .runs_left = run_bytes > 0 ? row_count : 0};
+    if (walk->runs_left == 0) return;
+    walk->address = row_address[0];
+    walk->row_address = row_address + 1;
+}
+
+bool sim_dma_walk_peek(const sim_dma_walk_t *walk, uint64_t limit, sim_dma_piece_t *out_piece) {
+    if (walk->runs_left == 0) return false;
+    uint64_t left = walk->run_bytes - walk->offset;
+    *out_piece = (sim_dma_piece_t){.address = walk->address + walk->offset,
+                                   .bytes = left < limit ? left : limit,
+                                   .begins_run = walk->offset == 0};
+    return true;
+}
+
+static void next_run(sim_dma_walk_t *walk) {
+    walk->offset = 0;
+    if (--walk->runs_left == 0) return;
+    if (walk->row_address != NULL) {
+        walk->address = *walk->row_address++;
+        return;
+    }
+    for (uint32_t i = walk->ndims; i-- > 0;) {
+        walk->address += (uint64_t)walk->stride[i];
+        if (++walk->index[i] < walk->size[i]) return;
+        walk->address -= (uint64_t)walk->stride[i] * walk->size[i];
+        walk->index[i] = 0;
+    }
+}
+
+void sim_dma_walk_take(sim_dma_walk_t *walk, const sim_dma_piece_t *piece) {
+    walk->offset += piece->bytes;
+    if (walk->offset == walk->run_bytes) next_run(walk);
+}

@@ -1,0 +1,147 @@
+/* Private parts of the DRAM model: timing rules as data, address mapping, state. For sim_dram*.c and their tests. */
+#ifndef SIM_DRAM_INTERNAL_H
+#define SIM_DRAM_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sim/sim_dram.h"
+
+/* ---- rules ------------------------------------------------------------------------------------------------------ */
+
+typedef enum sim_dram_command {
+    SIM_DRAM_ACT, SIM_DRAM_PRE, SIM_DRAM_RD, SIM_DRAM_WR, SIM_DRAM_REF, SIM_DRAM_COMMAND_COUNT
+} sim_dram_command_t;
+
+typedef enum sim_dram_scope {
+    SIM_DRAM_BANK,    /* the same bank */
+    SIM_DRAM_GROUP,   /* any bank of the same bank group */
+    SIM_DRAM_CHANNEL, /* any bank of the same channel */
+    SIM_DRAM_SCOPE_COUNT
+} sim_dram_scope_t;
+
+/* Timing parameters, cycles of dram.clock. */
+typedef enum sim_dram_param {
+    SIM_DRAM_NONE = 0, /* 0 cycles */
+    SIM_DRAM_BL, SIM_DRAM_CL, SIM_DRAM_CWL, SIM_DRAM_RCDRD, SIM_DRAM_RCDWR, SIM_DRAM_RP, SIM_DRAM_RAS,
+    SIM_DRAM_TWR, SIM_DRAM_RTP, SIM_DRAM_CCD_S, SIM_DRAM_CCD_L, SIM_DRAM_RRD_S, SIM_DRAM_RRD_L, SIM_DRAM_FAW,
+    SIM_DRAM_WTR_S, SIM_DRAM_WTR_L, SIM_DRAM_RTW, SIM_DRAM_RFC, SIM_DRAM_REFI, SIM_DRAM_PARAM_COUNT
+} sim_dram_param_t;
+
+/* `to` comes no earlier than the sum of the parameters after `from`, seen within `scope`. window: after the
+ * window-th last `from` instead of the last (tFAW). */
+typedef struct sim_dram_rule {
+    sim_dram_command_t from, to;
+    sim_dram_scope_t scope;
+    uint32_t window;
+    sim_dram_param_t plus[3];
+    const char *reason;
+} sim_dram_rule_t;
+const sim_dram_rule_t *sim_dram_rules(uint32_t *out_count);
+uint64_t sim_dram_rule_cycles(const sim_dram_rule_t *rule, const uint32_t param[SIM_DRAM_PARAM_COUNT]);
+
+/* What one command does to the next-allowed times: the rules of `from`, the strictest of each (scope, to). */
+#define SIM_DRAM_MAX_EFFECTS 10u
+typedef struct sim_dram_effects {
+    uint32_t count;
+    struct { uint8_t scope, to; uint32_t cycles; } effect[SIM_DRAM_MAX_EFFECTS];
+} sim_dram_effects_t;
+typedef struct sim_dram_timing {
+    uint32_t param[SIM_DRAM_PARAM_COUNT];
+    uint32_t window_cycles; /* tFAW */
+    sim_dram_effects_t after[SIM_DRAM_COMMAND_COUNT];
+    /* [is_write]: spacing of column commands of different and of the same bank group, command to end of data */
+    uint32_t column_s[2], column_l[2], data_cycles[2];
+} sim_dram_timing_t;
+void sim_dram_timing_init(sim_dram_timing_t *timing, const uint32_t param[SIM_DRAM_PARAM_COUNT]);
+
+/* ---- mapping ---------------------------------------------------------------------------------------------------- */
+
+typedef struct sim_dram_field { uint8_t shift, bits; } sim_dram_field_t;
+
+/* Bits of the burst index (address / burst_bytes). The column may be in several pieces, least significant first. */
+#define SIM_DRAM_MAX_COLUMN_FIELDS 4u
+#define SIM_DRAM_PLACEMENT_BITS 40u /* address bits from here on number operands (canonical placement) */
+typedef struct sim_dram_map {
+    sim_dram_field_t channel, group, bank, row;
+    sim_dram_field_t column[SIM_DRAM_MAX_COLUMN_FIELDS];
+    uint32_t column_fields;
+    uint8_t burst_shift, total_bits;
+    uint8_t segment_bits; /* the low bits that are column or bank group */
+    uint64_t hash_mask;   /* low row bits that permute the banks; 0: no hash */
+} sim_dram_map_t;
+
+typedef struct sim_dram_place {
+    uint32_t channel, group, bank, column;
+    uint64_t row;
+} sim_dram_place_t;
+
+sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_map, sim_error_t *err) SIM_MUST_USE;
+sim_dram_place_t sim_dram_map_decode(const sim_dram_map_t *map, uint64_t address);
+uint64_t sim_dram_map_stripe_bytes(const sim_dram_map_t *map);
+
+static inline uint64_t sim_dram_field_get(sim_dram_field_t field, uint64_t bits) {
+    return (bits >> field.shift) & ((UINT64_C(1) << field.bits) - 1);
+}
+
+/*
+ * Everything but the column. The hash spreads rows that would meet in one bank. Operands of the canonical placement, numbered by
+ * the high bits, start in different banks: in real memory they would rarely start in the same one.
+ */
+static inline sim_dram_place_t sim_dram_map_bank(const sim_dram_map_t *map, uint64_t burst) {
+    uint64_t row = sim_dram_field_get(map->row, burst) | (burst >> map->total_bits) << map->row.bits;
+    uint64_t key = (row & map->hash_mask) ^ (burst >> (SIM_DRAM_PLACEMENT_BITS - map->burst_shift));
+    sim_dram_place_t place = {.row = row};
+    place.channel = (uint32_t)sim_dram_field_get(map->channel, burst);
+    place.bank = (uint32_t)((sim_dram_field_get(map->bank, burst) ^ key) & ((UINT64_C(1) << map->bank.bits) - 1));
+    key >>= map->bank.bits;
+    place.group = (uint32_t)((sim_dram_field_get(map->group, burst) ^ key) & ((UINT64_C(1) << map->group.bits) - 1));
+    return place;
+}
+
+/* ---- state ------------------------------------------------------------------------------------------------------ */
+
+#define SIM_DRAM_NO_ROW UINT64_MAX
+#define SIM_DRAM_WINDOW 4u
+
+typedef struct sim_dram_bank {
+    uint64_t next[SIM_DRAM_COMMAND_COUNT]; /* first cycle that the rules of this scope allow */
+    uint64_t row;
+} sim_dram_bank_t;
+
+typedef struct sim_dram_group {
+    uint64_t next[SIM_DRAM_COMMAND_COUNT];
+} sim_dram_group_t;
+
+typedef struct sim_dram_channel {
+    uint64_t next[SIM_DRAM_COMMAND_COUNT];
+    uint64_t window[SIM_DRAM_WINDOW]; /* cycle from which the window allows the activate after each of the last ones */
+    uint32_t window_at;
+    uint64_t last_column;
+    uint64_t refresh_due; /* UINT64_MAX: never */
+    sim_dram_group_t *group;
+    sim_dram_bank_t *bank; /* [group * banks_per_group + bank] */
+} sim_dram_channel_t;
+
+struct sim_dram {
+    sim_dram_timing_t timing;
+    sim_dram_map_t map;
+    sim_clock_t clock;
+    uint32_t channel_count, group_count, bank_count; /* groups of a channel, banks of a group */
+    uint32_t burst_bytes;
+    bool is_closed_page;
+    sim_tick_t frontend_ticks, last;
+    sim_dram_stats_t stats;
+    sim_dram_channel_t *channel;
+    sim_dram_group_t *groups;
+    sim_dram_bank_t *banks;
+};
+
+/* First cycle >= `from` at which every rule allows the command. Pure. */
+uint64_t sim_dram_earliest(const sim_dram_t *dram, const sim_dram_channel_t *channel, uint32_t group, uint32_t bank,
+                           sim_dram_command_t command, uint64_t from);
+/* Places the command; asserts that sim_dram_earliest allows it. */
+void sim_dram_issue(sim_dram_t *dram, sim_dram_channel_t *channel, uint32_t group, uint32_t bank,
+                    sim_dram_command_t command, uint64_t cycle);
+
+#endif
