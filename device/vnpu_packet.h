@@ -41,7 +41,7 @@ typedef enum vnpu_packet_type {
     VNPU_PACKET_PROFILE_START = 14, /* mem.bytes: bit 0 = instruction-level trace slices */
     VNPU_PACKET_PROFILE_STOP = 15, /* blob VNPU_BLOB_PROFILE becomes readable; value[0] = its size */
     VNPU_PACKET_PROGRAM_TIME = 16, /* kernel of a loaded module, timed without values as its own epoch; value[0] = ps */
-    VNPU_PACKET_BLOB_READ = 17,    /* copy.src = blob | offset << 8; payload out */
+    VNPU_PACKET_BLOB_READ = 17,    /* copy.device = blob | offset << 8, copy.bytes; payload out */
     VNPU_PACKET_RESET = 18,        /* clears a sticky error */
     VNPU_PACKET_MACHINE = 19,      /* blob VNPU_BLOB_MACHINE (vnpu_machine_t), VNPU_BLOB_CONFIG (text); value = their sizes */
     VNPU_PACKET_TYPE_COUNT
@@ -53,7 +53,8 @@ enum {
     VNPU_PACKET_BARRIER = 1u << 0, /* starts when its stream has drained; on by default */
     VNPU_PACKET_MORE = 1u << 1,    /* copy, module load: not the last chunk; only the last one is timed, with `total` */
     VNPU_PACKET_BLOCKING = 1u << 2, /* the client waits for this packet before it goes on */
-    VNPU_PACKET_PINNED = 1u << 3   /* copy: the host side is a pinned block, copy.host = block << 40 | offset */
+    VNPU_PACKET_PINNED = 1u << 3,  /* copy: the host side is a pinned block, copy.host = block << 40 | offset */
+    VNPU_PACKET_LENGTH_ONLY = 1u << 4 /* H2D in timing mode: no payload, the destination's values become unknown */
 };
 
 typedef struct vnpu_packet_kernel {

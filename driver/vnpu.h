@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/vnpu_machine.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -60,28 +62,6 @@ typedef uint64_t vnpu_addr_t;   /* device address; 0 is never valid */
 typedef uint64_t vnpu_stream_t; /* 0: the default stream of the device */
 typedef uint64_t vnpu_event_t;
 typedef uint64_t vnpu_module_t;
-
-/* What a kernel library must know of a chip. dtypes: bit (1 << vnpu_dtype_t). Rates relative to one row per cycle. */
-typedef struct vnpu_machine {
-    uint32_t size; /* sizeof(vnpu_machine_t): grows at the end only */
-    uint32_t cores, workers;
-    uint32_t matrix_rows, matrix_cols, matrix_load_rows_per_cycle, matrix_weight_buffers, matrix_min_stream_cycles;
-    uint32_t matrix_rate_num[16], matrix_rate_den[16]; /* by vnpu_dtype_t; num 0: not available */
-    uint32_t vector_lanes, vector_startup_cycles;
-    uint32_t vector_passes_num[8], vector_passes_den[8]; /* by class: -, alu, mul, div, transcendental, cast, reduce */
-    uint32_t dma_queues, dma_bytes_per_cycle, dma_descriptor_cycles, dma_run_cycles, dma_completion_cycles;
-    uint32_t issue_cycles, semaphore_cycles, instance_cycles;
-    uint64_t core_clock_hz;
-    uint64_t sram_bytes, acc_bytes; /* of one core */
-    uint64_t sram_bytes_per_cycle, acc_bytes_per_cycle;
-    uint64_t dram_bytes, dram_bytes_per_s; /* capacity, peak bandwidth */
-    uint64_t dma_outstanding_bytes, dram_latency_ps;
-    uint64_t launch_gap_ps, host_submit_ps, host_launch_ps, host_query_ps, host_sync_ps;
-    uint64_t host_flops, host_bytes_per_s; /* price of work that falls back to the host */
-    uint64_t link_bytes_per_s, link_latency_ps;
-    uint64_t config_hash;
-    char name[64]; /* chip.name */
-} vnpu_machine_t;
 
 /* --- initialisation ----------------------------------------------------------------------------------------------- */
 /* Starts or attaches to the device. flags must be 0. Idempotent. Fails with a text in vnpu_error_detail: config errors,

@@ -1,0 +1,267 @@
+/* Kernels and copies: values by the executor, time by the timing engine or the reuse table. */
+#include "device/dev_chip_internal.h"
+
+#include <string.h>
+
+static sim_status_t launch_from_packet(const dev_chip_t *chip, const chip_client_t *client, const vnpu_packet_t *packet,
+                                       dev_launch_t *launch, sim_error_t *err) {
+    const vnpu_packet_kernel_t *kernel = &packet->u.kernel;
+    memset(launch, 0, sizeof *launch);
+    if (kernel->module == 0 || kernel->module > client->num_modules || client->module[kernel->module - 1].program == NULL) {
+        return sim_error_set(err, SIM_ERROR_INVALID_HANDLE, "launch of module %u, which is not loaded", kernel->module);
+    }
+    launch->program = client->module[kernel->module - 1].program;
+    const char *name = launch->program->header.name;
+    if (kernel->num_args != launch->program->header.num_args) {
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "%s takes %u arguments, got %u", name,
+                             launch->program->header.num_args, kernel->num_args);
+    }
+    uint64_t instances = (uint64_t)kernel->grid[0] * kernel->grid[1];
+    if (instances == 0 || instances > UINT32_MAX) {
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "%s: grid %u x %u must have 1 to 2^32 - 1 instances", name,
+                             kernel->grid[0], kernel->grid[1]);
+    }
+    launch->grid[0] = kernel->grid[0];
+    launch->grid[1] = kernel->grid[1];
+    memcpy(launch->arg, packet + 1, kernel->num_args * sizeof launch->arg[0]);
+    uint32_t workers = chip->machine.workers;
+    for (uint32_t c = 0; c < workers; c++) {
+        bool is_taken = kernel->core_mask == 0 || (c < 64 && ((kernel->core_mask >> c) & 1) != 0);
+        if (is_taken) launch->core_mask[c / 64] |= 1ull << (c % 64);
+    }
+    bool is_outside = workers < 64 && (kernel->core_mask >> workers) != 0;
+    bool is_empty = true;
+    for (uint32_t w = 0; w < DEV_MAX_CORES / 64; w++) is_empty = is_empty && launch->core_mask[w] == 0;
+    if (is_outside || is_empty) {
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "%s: core mask 0x%llx must name cores 0 to %u", name,
+                             (unsigned long long)kernel->core_mask, workers - 1);
+    }
+    return SIM_OK;
+}
+
+static dev_place_options_t place_options(const dev_chip_t *chip, uint64_t rows_hash) {
+    return (dev_place_options_t){.is_physical = chip->machine.placement_physical,
+                                 .stripe_bytes = dev_timing_dram_stripe(chip->timing),
+                                 .config_hash = chip->machine.config_hash,
+                                 .rows_hash = rows_hash};
+}
+
+/* Stores a fresh record where the reuse mode wants it. On CHECK a hit that differs is a simulator bug. */
+static sim_status_t store_record(dev_chip_t *chip, const dev_record_t *found, dev_record_t *fresh,
+                                 const dev_record_t **out_record) {
+    if (found != NULL && chip->options.reuse == DEV_REUSE_CHECK &&
+        !dev_record_equal(found, fresh, dev_timing_engines(chip->timing))) {
+        sim_bug("reuse", fresh->duration_ticks, "%s: simulating again gives %llu ticks, the record says %llu", fresh->name,
+                (unsigned long long)fresh->duration_ticks, (unsigned long long)found->duration_ticks);
+    }
+    if (found != NULL) {
+        if (fresh->slice != NULL) dev_reuse_give_slices(chip->reuse, found, fresh);
+        dev_record_free(fresh);
+        *out_record = found;
+        return SIM_OK;
+    }
+    if (chip->options.reuse == DEV_REUSE_OFF) {
+        return dev_reuse_keep(chip->reuse, fresh, out_record);
+    }
+    return dev_reuse_add(chip->reuse, fresh, out_record);
+}
+
+static sim_status_t time_launch(dev_chip_t *chip, chip_client_t *client, const dev_launch_t *launch, const dev_exec_t *rows,
+                                const dev_record_t **out_record, bool *out_reused, sim_error_t *err) {
+    *out_record = NULL;
+    *out_reused = false;
+    dev_place_options_t options = place_options(chip, rows == NULL ? 0 : dev_exec_rows_hash(rows));
+    dev_placement_t placement;
+    dev_place(launch, &options, &placement);
+    bool wants_slices = client->is_profiling && client->with_slices;
+    const dev_record_t *found = NULL;
+    if (chip->options.reuse != DEV_REUSE_OFF) found = dev_reuse_find(chip->reuse, placement.key);
+    if (found != NULL && chip->options.reuse == DEV_REUSE_ON && !(wants_slices && found->slice == NULL)) {
+        *out_record = found;
+        *out_reused = true;
+        return SIM_OK;
+    }
+    dev_record_t fresh;
+    sim_status_t status = dev_timing_run(chip->timing, launch, &placement, rows, wants_slices, &fresh, err);
+    if (status != SIM_OK) return status;
+    *out_reused = found != NULL;
+    return store_record(chip, found, &fresh, out_record);
+}
+
+/* Records of a run without reuse live only as long as a profile may show them. */
+static void drop_unprofiled(dev_chip_t *chip, const chip_client_t *client) {
+    if (chip->options.reuse == DEV_REUSE_OFF && !client->is_profiling) dev_reuse_drop_kept(chip->reuse);
+}
+
+static void finish(dev_chip_t *chip, const vnpu_packet_t *packet, uint64_t duration_ps, vnpu_completion_t *completion) {
+    if (chip->timing == NULL) return; /* functional: no time passes on the chip */
+    completion->start_ps = chip_start_ps(chip, packet);
+    chip->drain_ps = completion->start_ps + duration_ps;
+    completion->end_ps = chip->drain_ps + chip->machine.completion_ps;
+}
+
+void chip_kernel(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
+    sim_error_t err = {0};
+    dev_launch_t launch;
+    sim_status_t status = launch_from_packet(chip, client, packet, &launch, &err);
+    if (status != SIM_OK) {
+        chip_fail(client, completion, status, &err);
+        return;
+    }
+    if (chip->dump_log != NULL) chip_dump_launch(chip, &client->module[packet->u.kernel.module - 1], &launch, packet);
+    status = dev_exec_run(chip->exec, client->id, &launch, &err);
+    const dev_record_t *record = NULL;
+    bool is_reused = false;
+    if (status == SIM_OK && chip->timing != NULL) {
+        status = time_launch(chip, client, &launch, chip->exec, &record, &is_reused, &err);
+    }
+    if (status != SIM_OK) {
+        chip_fail(client, completion, status, &err);
+        return;
+    }
+    finish(chip, packet, record == NULL ? 0 : record->duration_ticks * SIM_TICK_PS, completion);
+    chip_profile_add(client, packet, completion, VNPU_LAUNCH_KERNEL, 0, record, is_reused);
+    drop_unprofiled(chip, client);
+}
+
+void chip_program_time(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
+    sim_error_t err = {0};
+    dev_launch_t launch;
+    sim_status_t status = launch_from_packet(chip, client, packet, &launch, &err);
+    const dev_record_t *record = NULL;
+    bool is_reused = false;
+    if (status == SIM_OK && chip->timing == NULL) {
+        status = sim_error_set(&err, SIM_ERROR_NOT_PERMITTED, "VNPU_MODE=functional has no time");
+    }
+    if (status == SIM_OK) status = time_launch(chip, client, &launch, NULL, &record, &is_reused, &err);
+    if (status != SIM_OK) {
+        chip_fail(client, completion, status, &err);
+        return;
+    }
+    completion->value[0] = record->duration_ticks * SIM_TICK_PS;
+    drop_unprofiled(chip, client);
+}
+
+/* --- copies and fills inside DRAM ------------------------------------------------------------------------------------- */
+
+static void fill_pattern(void *host, const vnpu_packet_fill_t *fill) {
+    uint64_t pattern = fill->pattern;
+    if (fill->width == 1) {
+        memset(host, (int)(pattern & 0xff), fill->count);
+        return;
+    }
+    for (uint64_t i = 0; i < fill->count; i++) memcpy((uint8_t *)host + i * fill->width, &pattern, fill->width);
+}
+
+static sim_status_t move_values(dev_chip_t *chip, const chip_client_t *client, const vnpu_packet_t *packet, uint64_t dst,
+                                uint64_t src, uint64_t bytes, sim_error_t *err) {
+    void *to = dev_memory_translate(chip->memory, client->id, dst, bytes, err);
+    if (to == NULL) return SIM_ERROR_ILLEGAL_ADDRESS;
+    if (packet->type == VNPU_PACKET_FILL) {
+        fill_pattern(to, &packet->u.fill);
+        dev_memory_mark_known(chip->memory, dst, bytes);
+        return SIM_OK;
+    }
+    const void *from = dev_memory_translate(chip->memory, client->id, src, bytes, err);
+    if (from == NULL) return SIM_ERROR_ILLEGAL_ADDRESS;
+    bool is_known = chip->options.mode != DEV_MODE_TIMING || dev_memory_is_known(chip->memory, src, bytes);
+    if (is_known) {
+        memmove(to, from, bytes);
+        dev_memory_mark_known(chip->memory, dst, bytes);
+    } else {
+        dev_memory_mark_unknown(chip->memory, dst, bytes);
+    }
+    return SIM_OK;
+}
+
+static sim_status_t time_move(dev_chip_t *chip, uint64_t src, uint64_t dst, uint64_t bytes, bool is_copy,
+                              const dev_record_t **out_record, bool *out_reused, sim_error_t *err) {
+    dev_place_options_t options = place_options(chip, 0);
+    dev_placement_t placement;
+    dev_place_move(src, dst, bytes, is_copy, &options, &placement);
+    const dev_record_t *found = NULL;
+    if (chip->options.reuse != DEV_REUSE_OFF) found = dev_reuse_find(chip->reuse, placement.key);
+    *out_record = found;
+    *out_reused = found != NULL;
+    if (found != NULL && chip->options.reuse == DEV_REUSE_ON) return SIM_OK;
+    dev_record_t fresh;
+    sim_status_t status = dev_timing_move(chip->timing, placement.address[1], placement.address[0], bytes, is_copy, &fresh, err);
+    if (status != SIM_OK) return status;
+    fresh.key[0] = placement.key[0];
+    fresh.key[1] = placement.key[1];
+    return store_record(chip, found, &fresh, out_record);
+}
+
+void chip_move(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
+    bool is_copy = packet->type == VNPU_PACKET_COPY_D2D;
+    const vnpu_packet_fill_t *fill = &packet->u.fill;
+    uint64_t dst = is_copy ? packet->u.copy.device : fill->device, src = is_copy ? packet->u.copy.host : 0;
+    uint64_t bytes = is_copy ? packet->u.copy.bytes : fill->count * fill->width;
+    sim_error_t err = {0};
+    sim_status_t status = SIM_OK;
+    if (!is_copy && fill->width != 1 && fill->width != 2 && fill->width != 4 && fill->width != 8) {
+        status = sim_error_set(&err, SIM_ERROR_INVALID_VALUE, "fill width %u must be 1, 2, 4 or 8 bytes", fill->width);
+    }
+    if (status == SIM_OK && bytes != 0) status = move_values(chip, client, packet, dst, src, bytes, &err);
+    const dev_record_t *record = NULL;
+    bool is_reused = false;
+    if (status == SIM_OK && bytes != 0 && chip->timing != NULL) {
+        status = time_move(chip, src, dst, bytes, is_copy, &record, &is_reused, &err);
+    }
+    if (status != SIM_OK) {
+        chip_fail(client, completion, status, &err);
+        return;
+    }
+    if (chip->dump_log != NULL) chip_dump_copy(chip, packet, is_copy ? "d2d" : "fill", dst, bytes);
+    finish(chip, packet, record == NULL ? 0 : record->duration_ticks * SIM_TICK_PS, completion);
+    chip_profile_add(client, packet, completion, is_copy ? VNPU_LAUNCH_D2D : VNPU_LAUNCH_FILL, bytes, record, is_reused);
+    drop_unprofiled(chip, client);
+}
+
+/* --- copies over the link --------------------------------------------------------------------------------------------- */
+
+static sim_status_t link_values(dev_chip_t *chip, const chip_client_t *client, const vnpu_packet_t *packet,
+                                const void *payload_in, void *payload_out, vnpu_completion_t *completion, sim_error_t *err) {
+    uint64_t device = packet->u.copy.device, bytes = packet->u.copy.bytes;
+    void *memory = dev_memory_translate(chip->memory, client->id, device, bytes, err);
+    if (memory == NULL) return SIM_ERROR_ILLEGAL_ADDRESS;
+    if (packet->type == VNPU_PACKET_COPY_H2D) {
+        if (packet->flags & VNPU_PACKET_LENGTH_ONLY) {
+            if (chip->options.mode != DEV_MODE_TIMING) {
+                return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "a copy without data is for VNPU_MODE=timing only");
+            }
+            dev_memory_mark_unknown(chip->memory, device, bytes);
+            return SIM_OK;
+        }
+        memcpy(memory, payload_in, bytes);
+        dev_memory_mark_known(chip->memory, device, bytes);
+        return SIM_OK;
+    }
+    if (chip->options.mode == DEV_MODE_TIMING && !dev_memory_is_known(chip->memory, device, bytes)) {
+        return sim_error_set(err, SIM_ERROR_VALUE_UNKNOWN,
+                             "VNPU_MODE=timing computes no float values: %llu bytes at 0x%llx are unknown",
+                             (unsigned long long)bytes, (unsigned long long)device);
+    }
+    if (payload_out != NULL) memcpy(payload_out, memory, bytes);
+    if (packet->u.copy.total == bytes && bytes <= 24) {
+        memcpy(completion->value, memory, bytes);
+        completion->inline_bytes = (uint32_t)bytes;
+    }
+    return SIM_OK;
+}
+
+void chip_link_copy(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, const void *payload_in,
+                    void *payload_out, vnpu_completion_t *completion) {
+    sim_error_t err = {0};
+    bool is_h2d = packet->type == VNPU_PACKET_COPY_H2D;
+    sim_status_t status = link_values(chip, client, packet, payload_in, payload_out, completion, &err);
+    if (status != SIM_OK) {
+        chip_fail(client, completion, status, &err);
+        return;
+    }
+    if (packet->flags & VNPU_PACKET_MORE) return;
+    uint64_t total = packet->u.copy.total;
+    if (chip->dump_log != NULL) chip_dump_copy(chip, packet, is_h2d ? "h2d" : "d2h", packet->u.copy.device, total);
+    finish(chip, packet, sim_link_transfer_ps(&chip->machine.link, total), completion);
+    chip_profile_add(client, packet, completion, is_h2d ? VNPU_LAUNCH_H2D : VNPU_LAUNCH_D2H, total, NULL, false);
+}

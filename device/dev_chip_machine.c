@@ -1,0 +1,51 @@
+/* What a client learns of the chip: the properties that the kernel library plans with. */
+#include "device/dev_chip_internal.h"
+
+#include <stdio.h>
+
+#include "sim/sim_dram.h"
+
+/* An idle read: frontend both ways, activate, column, burst, and the crossbar both ways. */
+static uint64_t dram_latency_ps(const sim_config_t *config) {
+    uint64_t cycles = sim_config_u64(config, "dram.trcdrd") + sim_config_u64(config, "dram.tcl") +
+                      sim_config_u64(config, "dram.burst_cycles");
+    uint64_t dram_ps = cycles * 1000000000000ull / sim_config_u64(config, "dram.clock");
+    uint64_t noc_ps = sim_config_u64(config, "noc.latency_cycles") * 1000000000000ull / sim_config_u64(config, "noc.clock");
+    return dram_ps + noc_ps + 2 * sim_config_u64(config, "dram.frontend");
+}
+
+static uint64_t dram_peak(const sim_config_t *config) {
+    return sim_config_u64(config, "dram.channels") * sim_config_u64(config, "dram.burst_bytes") *
+           (sim_config_u64(config, "dram.clock") / sim_config_u64(config, "dram.burst_cycles"));
+}
+
+void chip_properties(const dev_chip_t *chip, vnpu_machine_t *p) {
+    const dev_machine_t *m = &chip->machine;
+    *p = (vnpu_machine_t){
+        .size = sizeof *p, .cores = m->cores, .workers = m->workers,
+        .matrix_rows = m->matrix.rows, .matrix_cols = m->matrix.cols,
+        .matrix_load_rows_per_cycle = m->matrix.load_rows_per_cycle, .matrix_weight_buffers = m->matrix.weight_buffers,
+        .matrix_min_stream_cycles = m->matrix.min_stream_cycles,
+        .vector_lanes = m->vector.lanes, .vector_startup_cycles = m->vector.startup_cycles,
+        .dma_queues = m->dma_queues, .dma_bytes_per_cycle = m->dma.bytes_per_cycle,
+        .dma_descriptor_cycles = m->dma.descriptor_cycles, .dma_run_cycles = m->dma.run_cycles,
+        .dma_completion_cycles = m->dma.completion_cycles,
+        .issue_cycles = m->issue_cycles, .semaphore_cycles = m->semaphore_cycles, .instance_cycles = m->instance_cycles,
+        .core_clock_hz = m->core_clock.hz, .sram_bytes = m->sram_bytes, .acc_bytes = m->acc_bytes,
+        .sram_bytes_per_cycle = m->sram_bytes_per_cycle, .acc_bytes_per_cycle = m->acc_bytes_per_cycle,
+        .dram_bytes = m->dram_bytes, .dram_bytes_per_s = dram_peak(chip->config),
+        .dma_outstanding_bytes = m->dma.outstanding_bytes, .dram_latency_ps = dram_latency_ps(chip->config),
+        .launch_gap_ps = m->launch_gap_ps, .host_submit_ps = m->host_submit_ps, .host_launch_ps = m->host_launch_ps,
+        .host_query_ps = m->host_query_ps, .host_sync_ps = m->host_sync_ps, .host_flops = m->host_flops,
+        .host_bytes_per_s = m->host_bytes_per_s, .link_bytes_per_s = m->link.bytes_per_s,
+        .link_latency_ps = m->link.latency_ps, .config_hash = m->config_hash, .cmd_queue_depth = m->cmd_queue_depth};
+    for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
+        p->matrix_rate_num[d] = m->matrix_rate[d].num;
+        p->matrix_rate_den[d] = m->matrix_rate[d].den;
+    }
+    for (uint32_t c = 0; c < SIM_VECTOR_CLASS_COUNT; c++) {
+        p->vector_passes_num[c] = m->vector.passes[c].num;
+        p->vector_passes_den[c] = m->vector.passes[c].den;
+    }
+    snprintf(p->name, sizeof p->name, "%s", sim_config_str(chip->config, "chip.name"));
+}

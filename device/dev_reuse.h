@@ -1,0 +1,22 @@
+/* Timing reuse: records by their 128-bit key. A hit is bit-identical to simulating again (VNPU_REUSE=check shows it). */
+#ifndef DEV_REUSE_H
+#define DEV_REUSE_H
+
+#include "device/dev_timing.h"
+
+typedef struct dev_reuse_table dev_reuse_table_t;
+
+sim_status_t dev_reuse_create(dev_reuse_table_t **out_table) SIM_MUST_USE;
+void dev_reuse_destroy(dev_reuse_table_t *table);
+/* NULL: not there. The record stays owned by the table and valid until it is destroyed. */
+const dev_record_t *dev_reuse_find(const dev_reuse_table_t *table, const uint64_t key[2]);
+/* Takes the record's arrays (the struct is copied); replaces nothing: the key must be new. Records get ids 0, 1, 2, ... */
+sim_status_t dev_reuse_add(dev_reuse_table_t *table, const dev_record_t *record, const dev_record_t **out_record) SIM_MUST_USE;
+/* Keeps a record without making it findable (reuse off). */
+sim_status_t dev_reuse_keep(dev_reuse_table_t *table, const dev_record_t *record, const dev_record_t **out_record) SIM_MUST_USE;
+/* Frees records that are only kept. */
+void dev_reuse_drop_kept(dev_reuse_table_t *table);
+/* Gives an existing record the slices of a fresh, equal one (taken). */
+void dev_reuse_give_slices(dev_reuse_table_t *table, const dev_record_t *record, dev_record_t *fresh);
+
+#endif

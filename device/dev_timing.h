@@ -1,0 +1,65 @@
+/*
+ * The timing engine: replays the instruction streams of a launch through the timed units of sim/. One launch is one epoch:
+ * clocks at cycle 0, DRAM banks precharged, arbiters reset, semaphores 0. It computes no values; gather and scatter
+ * addresses come from the executor.
+ *
+ * Per queue an instruction is fetched and decoded (core.issue_cycles), waits for its semaphores, waits for a place in its unit and
+ * occupies it; its signals are visible core.semaphore_cycles after its results are. Every tick of every engine is booked to
+ * one cause; an engine's causes sum to the duration of the launch.
+ */
+#ifndef DEV_TIMING_H
+#define DEV_TIMING_H
+
+#include "device/dev_exec.h"
+#include "device/dev_machine.h"
+#include "device/dev_program.h"
+#include "device/vnpu_profile.h"
+
+typedef struct dev_timing dev_timing_t;
+
+/* What one epoch gave. Immutable once made; shared by all launches with the same key. */
+typedef struct dev_record {
+    char name[64];
+    uint64_t key[2];
+    uint64_t duration_ticks;
+    uint64_t macs, padded_macs;
+    uint64_t dram_read_bytes, dram_written_bytes, bus_read_bytes, bus_written_bytes;
+    uint64_t row_hits, row_closed, row_conflicts;
+    uint64_t insns, vector_elems, events;
+    uint64_t *cause_ticks; /* [engines][SIM_CAUSE_COUNT] */
+    vnpu_profile_slice_t *slice; /* times in ticks here; NULL unless asked for */
+    uint32_t num_slices;
+    uint32_t id; /* set by the reuse table */
+} dev_record_t;
+
+/* Timing addresses of a launch's pointer arguments (dev_place.h). */
+typedef struct dev_placement {
+    uint64_t address[VNPU_MAX_ARGS];
+    uint64_t key[2]; /* hash of everything that the duration depends on */
+} dev_placement_t;
+
+sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t *config, dev_timing_t **out_timing,
+                               sim_error_t *err) SIM_MUST_USE;
+void dev_timing_destroy(dev_timing_t *timing);
+
+uint32_t dev_timing_engines(const dev_timing_t *timing);
+/* "core0.matrix", "core0.vector", "core0.dma0", ... into text[32]. */
+void dev_timing_engine_name(const dev_timing_t *timing, uint32_t engine, char text[32]);
+uint64_t dev_timing_dram_stripe(const dev_timing_t *timing);
+uint64_t dev_timing_dram_peak(const dev_timing_t *timing); /* bytes/s */
+
+/*
+ * Times one launch. rows: the executor that just ran it, or NULL (gathers then walk their tables in order). The record is the
+ * caller's (dev_record_free). A program that the executor ran to its end cannot deadlock here, since the semaphores are the
+ * same; without the executor a deadlock is SIM_ERROR_DEADLOCK.
+ */
+sim_status_t dev_timing_run(dev_timing_t *timing, const dev_launch_t *launch, const dev_placement_t *placement,
+                            const dev_exec_t *rows, bool with_slices, dev_record_t *out_record, sim_error_t *err) SIM_MUST_USE;
+/* A copy inside DRAM (read true, write true) or a fill (write only), done by core 0's DMA engines. */
+sim_status_t dev_timing_move(dev_timing_t *timing, uint64_t src, uint64_t dst, uint64_t bytes, bool is_copy,
+                             dev_record_t *out_record, sim_error_t *err) SIM_MUST_USE;
+void dev_record_free(dev_record_t *record); /* its arrays, not itself */
+/* True when both describe the same epoch: duration, counters, causes. */
+bool dev_record_equal(const dev_record_t *a, const dev_record_t *b, uint32_t engines);
+
+#endif

@@ -1,0 +1,114 @@
+/* Inside the timing engine: the machine as units, and the per-queue sequencers. */
+#ifndef DEV_TIMING_INTERNAL_H
+#define DEV_TIMING_INTERNAL_H
+
+#include "device/dev_timing.h"
+#include "sim/sim_dma.h"
+#include "sim/sim_dram.h"
+#include "sim/sim_matrix.h"
+#include "sim/sim_share.h"
+#include "sim/sim_vector.h"
+#include "sim/sim_xbar.h"
+
+typedef struct timing_queue timing_queue_t;
+typedef struct timing_core timing_core_t;
+
+/* An instruction between issue and the delivery of its signals. */
+typedef struct timing_slot {
+    union {
+        sim_op_t any;
+        sim_matrix_op_t matrix;
+        sim_vector_op_t vector;
+        sim_dma_op_t dma;
+    } op;
+    timing_queue_t *queue;
+    struct timing_slot *next_free, *next_all;
+    sim_event_t signal_event;
+    vnpu_sem_signal_t signal[2];
+    uint64_t *row; /* gather addresses, grown as needed */
+    uint64_t row_capacity;
+    uint32_t instance;
+    uint8_t opcode;
+} timing_slot_t;
+
+typedef enum timing_stage {
+    TIMING_IDLE,     /* stream ended, or no instance */
+    TIMING_ISSUE,    /* fetch and decode */
+    TIMING_WAIT_SEM,
+    TIMING_WAIT_UNIT,
+    TIMING_WAIT_FENCE
+} timing_stage_t;
+
+struct timing_queue {
+    timing_core_t *core;
+    const vnpu_queue_section_t *section;
+    uint32_t section_index;
+    uint32_t engine; /* UINT32_MAX: control queue, no engine */
+    dev_cursor_t cursor;
+    const vnpu_insn_t *insn; /* at the head, decoded */
+    timing_stage_t stage;
+    uint16_t waiting_sem;
+    sim_event_t issue_event;
+    uint32_t in_unit;     /* operations between submit and end */
+    uint32_t outstanding; /* between submit and done */
+    timing_slot_t *free_slots, *all_slots;
+    uint64_t row_lists;   /* gathers seen in this instance */
+};
+
+/* One engine's books. */
+typedef struct timing_books {
+    sim_tick_t booked_to;
+    uint64_t cause[SIM_CAUSE_COUNT];
+} timing_books_t;
+
+struct timing_core {
+    dev_timing_t *timing;
+    uint32_t index;
+    sim_share_t sram, acc;
+    sim_matrix_t *matrix;
+    sim_vector_t *vector;
+    sim_dma_t *dma[DEV_MAX_DMA_QUEUES];
+    timing_queue_t queue[VNPU_MAX_QUEUES];
+    uint32_t num_queues, active_queues; /* active: stream not ended */
+    uint32_t in_flight;                 /* operations not done and signals not delivered */
+    int64_t sem[VNPU_MAX_SEMS];
+    timing_queue_t *sem_waiter[VNPU_MAX_SEMS];
+    sim_event_t start_event;
+    uint32_t instance;      /* running now */
+    uint32_t next_instance; /* UINT32_MAX: none left */
+    uint32_t grid_pos[VNPU_MAX_AXES];
+};
+
+struct dev_timing {
+    dev_machine_t machine;
+    sim_engine_t *engine;
+    sim_dram_t *dram;
+    sim_xbar_t *xbar;
+    timing_core_t *core;   /* machine.cores */
+    timing_books_t *books; /* one per engine */
+    uint32_t engines, engines_per_core;
+    /* the launch being timed */
+    const dev_launch_t *launch;
+    const dev_placement_t *placement;
+    const dev_exec_t *rows;
+    dev_launch_t placed; /* the launch with timing addresses as arguments */
+    uint32_t instances, takers; /* takers: cores in the mask */
+    uint32_t cores_left;
+    sim_tick_t finished;
+    dev_record_t *record;
+    bool with_slices;
+    uint32_t slice_capacity;
+    uint8_t sem_from_dma[VNPU_MAX_SEMS]; /* some DMA queue signals it */
+    bool failed;
+};
+
+/* dev_timing_ops.c: fills and submits the unit operation of the queue's head instruction. False: it has nothing to do
+ * (an empty pattern, a SYNC): no unit is occupied. */
+bool timing_submit(timing_queue_t *queue, timing_slot_t *slot);
+bool timing_unit_ready(const timing_queue_t *queue);
+
+/* dev_timing.c */
+void timing_op_end(sim_engine_t *engine, sim_op_t *op);
+void timing_op_done(sim_engine_t *engine, sim_op_t *op);
+
+#endif

@@ -1,0 +1,266 @@
+/* From an instruction to an operation of a timed unit. */
+#include "device/dev_timing_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static sim_vector_class_t unary_class(uint8_t func) {
+    switch ((vnpu_unary_t)func) {
+    case VNPU_U_COPY: return SIM_VECTOR_CAST;
+    case VNPU_U_SQUARE: return SIM_VECTOR_MUL;
+    case VNPU_U_RECIP: case VNPU_U_SQRT: case VNPU_U_RSQRT: return SIM_VECTOR_DIV;
+    case VNPU_U_EXP: case VNPU_U_EXPM1: case VNPU_U_LOG: case VNPU_U_LOG1P: case VNPU_U_SIN: case VNPU_U_COS:
+    case VNPU_U_TANH: case VNPU_U_SIGMOID: case VNPU_U_ERF: case VNPU_U_SILU: case VNPU_U_GELU_ERF:
+    case VNPU_U_GELU_TANH: case VNPU_U_SOFTPLUS: return SIM_VECTOR_TRANSCENDENTAL;
+    case VNPU_U_NEG: case VNPU_U_ABS: case VNPU_U_SIGN: case VNPU_U_RELU: case VNPU_U_FLOOR: case VNPU_U_CEIL:
+    case VNPU_U_TRUNC: case VNPU_U_ROUND: case VNPU_U_NOT: case VNPU_U_BITNOT: case VNPU_U_NE0: case VNPU_U_ISNAN:
+    case VNPU_U_ISINF: case VNPU_U_ISNEGINF: case VNPU_U_ISPOSINF: case VNPU_U_COUNT: return SIM_VECTOR_ALU;
+    }
+    return SIM_VECTOR_ALU;
+}
+
+static sim_vector_class_t binary_class(uint8_t func) {
+    switch ((vnpu_binary_t)func) {
+    case VNPU_B_NONE: return SIM_VECTOR_NONE;
+    case VNPU_B_MUL: return SIM_VECTOR_MUL;
+    case VNPU_B_DIV: case VNPU_B_FMOD: case VNPU_B_REMAINDER: case VNPU_B_FLOORDIV: return SIM_VECTOR_DIV;
+    case VNPU_B_POW: case VNPU_B_ATAN2: return SIM_VECTOR_TRANSCENDENTAL;
+    case VNPU_B_ADD: case VNPU_B_SUB: case VNPU_B_MAX: case VNPU_B_MIN: case VNPU_B_EQ: case VNPU_B_NE: case VNPU_B_LT:
+    case VNPU_B_LE: case VNPU_B_GT: case VNPU_B_GE: case VNPU_B_AND: case VNPU_B_OR: case VNPU_B_XOR: case VNPU_B_SHL:
+    case VNPU_B_SHR: case VNPU_B_LAND: case VNPU_B_LOR: case VNPU_B_LXOR: case VNPU_B_COUNT: return SIM_VECTOR_ALU;
+    }
+    return SIM_VECTOR_ALU;
+}
+
+static void view_of(const timing_queue_t *queue, uint16_t index, dev_view_t *view) {
+    const dev_timing_t *timing = queue->core->timing;
+    dev_view_make(view, &timing->placed.program->ap[index], &queue->cursor, &timing->placed, queue->core->grid_pos);
+}
+
+/* Bytes that really pass a port: a broadcast dimension (stride 0) is read once. */
+static uint64_t port_bytes(const dev_view_t *view) {
+    uint64_t elems = 1;
+    for (uint32_t d = 0; d < view->ndims; d++) {
+        if (view->stride[d] != 0) elems *= view->size[d];
+    }
+    return elems * view->elem_bytes;
+}
+
+static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
+    dev_timing_t *timing = queue->core->timing;
+    const vnpu_insn_t *insn = queue->insn;
+    dev_view_t a, b, c;
+    view_of(queue, insn->src[0], &a);
+    view_of(queue, insn->src[1], &b);
+    view_of(queue, insn->dst, &c);
+    if (a.count == 0 || b.count == 0 || c.count == 0) return false;
+    sim_matrix_op_t *op = &slot->op.matrix;
+    memset(op, 0, sizeof *op);
+    op->k = a.size[a.ndims - 1];
+    op->m = (uint32_t)(a.count / op->k);
+    op->n = b.size[b.ndims - 1];
+    op->rate = timing->machine.matrix_rate[a.dtype];
+    op->keep_weights = (insn->flags & VNPU_F_KEEP_WEIGHTS) != 0;
+    op->accumulate = dev_cursor_accumulates(&queue->cursor, insn);
+    op->in_bytes = a.elem_bytes;
+    op->weight_bytes = b.elem_bytes;
+    op->out_bytes = c.elem_bytes;
+    const sim_matrix_spec_t *spec = &timing->machine.matrix;
+    timing->record->macs += (uint64_t)op->m * op->k * op->n;
+    timing->record->padded_macs +=
+        sim_matrix_folds(spec, op->k, op->n) * op->m * spec->rows * (uint64_t)spec->cols;
+    op->op.on_end = timing_op_end;
+    op->op.on_done = timing_op_done;
+    op->op.owner = slot;
+    sim_matrix_submit(queue->core->matrix, op);
+    return true;
+}
+
+/* Merges dimensions that continue each other in every view: inner elements, outer rows. Sizes of all views agree. */
+static void merge_views(const dev_view_t *view, uint32_t views, uint64_t *out_outer, uint64_t *out_inner) {
+    uint32_t ndims = view[0].ndims;
+    uint64_t inner = view[0].size[ndims - 1], outer = 1;
+    uint32_t d = ndims - 1;
+    for (; d > 0; d--) {
+        bool is_dense = true;
+        for (uint32_t v = 0; v < views && is_dense; v++) {
+            int64_t step = view[v].stride[d] * (int64_t)view[v].size[d];
+            is_dense = view[v].size[d - 1] == 1 || view[v].stride[d - 1] == step;
+        }
+        if (!is_dense) break;
+        inner *= view[0].size[d - 1];
+    }
+    for (uint32_t e = 0; e < d; e++) outer *= view[0].size[e];
+    *out_outer = outer;
+    *out_inner = inner;
+}
+
+static void vector_classes(const vnpu_insn_t *insn, sim_vector_op_t *op) {
+    op->cls2 = SIM_VECTOR_NONE;
+    switch ((vnpu_op_t)insn->op) {
+    case VNPU_OP_V_UNARY:
+        op->cls = unary_class(insn->func);
+        if (insn->flags & VNPU_F_SCALE) op->cls2 = SIM_VECTOR_NONE; /* scale and bias ride along, as on NKI's engine */
+        break;
+    case VNPU_OP_V_BINARY:
+        op->cls = binary_class(insn->func);
+        op->cls2 = binary_class(insn->func2);
+        break;
+    case VNPU_OP_V_SELECT: op->cls = SIM_VECTOR_ALU; break;
+    default: op->cls = SIM_VECTOR_REDUCE; break;
+    }
+}
+
+static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
+    dev_timing_t *timing = queue->core->timing;
+    const vnpu_insn_t *insn = queue->insn;
+    sim_vector_op_t *op = &slot->op.vector;
+    memset(op, 0, sizeof *op);
+    bool is_reduction = insn->op == VNPU_OP_V_REDUCE || insn->op == VNPU_OP_V_FOLD;
+    dev_view_t view[5];
+    uint32_t shaped = 0; /* views of the elementwise shape */
+    uint16_t operand[5] = {insn->dst, insn->src[0], insn->src[1], insn->src[2], insn->src[3]};
+    for (uint32_t i = 0; i < 5; i++) {
+        if (operand[i] == VNPU_NO_AP) continue;
+        dev_view_t one;
+        view_of(queue, operand[i], &one);
+        if (one.count == 0) return false;
+        if (one.space == VNPU_SPACE_SRAM) op->sram_bytes += port_bytes(&one);
+        if (one.space == VNPU_SPACE_ACC) op->acc_bytes += port_bytes(&one);
+        bool is_rows = (is_reduction && i == 0) || i == 4;
+        if (!is_rows) view[shaped++] = one;
+    }
+    vector_classes(insn, op);
+    merge_views(view, shaped, &op->outer, &op->inner);
+    timing->record->vector_elems += op->outer * op->inner;
+    /* Several short rows share a vector: the operand ports gather rows (docs/timing.md). */
+    uint64_t lanes = timing->machine.vector.lanes;
+    if (op->inner * 2 <= lanes && op->outer > 1) {
+        uint64_t rows = lanes / op->inner;
+        if (rows > op->outer) rows = op->outer;
+        op->inner *= rows;
+        op->outer = (op->outer + rows - 1) / rows;
+    }
+    op->op.on_end = timing_op_end;
+    op->op.on_done = timing_op_done;
+    op->op.owner = slot;
+    sim_vector_submit(queue->core->vector, op);
+    return true;
+}
+
+static void dram_walk(const dev_view_t *view, sim_dma_op_t *op) {
+    uint32_t inner = view->ndims - 1;
+    uint64_t run = view->elem_bytes;
+    uint32_t left = view->ndims; /* dimensions not merged into the run */
+    if (view->stride[inner] == 1 || view->size[inner] == 1) {
+        run *= view->size[inner];
+        left = inner;
+        while (left > 0 && (view->size[left - 1] == 1 ||
+                            view->stride[left - 1] * (int64_t)view->elem_bytes == (int64_t)run)) {
+            run *= view->size[left - 1];
+            left--;
+        }
+    }
+    op->base = view->base;
+    op->run_bytes = run;
+    op->ndims = left;
+    for (uint32_t d = 0; d < left; d++) {
+        op->size[d] = view->size[d];
+        op->stride[d] = view->stride[d] * (int64_t)view->elem_bytes;
+    }
+}
+
+static void dram_rows(timing_queue_t *queue, timing_slot_t *slot, const dev_view_t *table, uint16_t ap_index, uint64_t n) {
+    dev_timing_t *timing = queue->core->timing;
+    const vnpu_ap_t *ap = &timing->placed.program->ap[ap_index];
+    uint64_t shift = timing->placed.arg[ap->arg] - timing->launch->arg[ap->arg];
+    dev_rows_t list = {NULL, n};
+    if (timing->rows != NULL) {
+        list = dev_exec_rows(timing->rows, queue->core->instance, queue->section_index, queue->row_lists);
+    }
+    queue->row_lists++;
+    if (list.count > slot->row_capacity) {
+        uint64_t *row = realloc(slot->row, list.count * sizeof *row);
+        if (row == NULL) sim_bug("timing", sim_now(timing->engine), "out of memory for %llu rows", (unsigned long long)list.count);
+        slot->row = row;
+        slot->row_capacity = list.count;
+    }
+    uint64_t table_rows = table->size[0] != 0 ? table->size[0] : 1;
+    int64_t pitch = table->stride[0] * (int64_t)table->elem_bytes;
+    for (uint64_t i = 0; i < list.count; i++) {
+        slot->row[i] = list.address != NULL ? list.address[i] + shift
+                                            : table->base + (uint64_t)((int64_t)(i % table_rows) * pitch);
+    }
+    sim_dma_op_t *op = &slot->op.dma;
+    op->row_address = slot->row;
+    op->row_count = list.count;
+    op->run_bytes = table->elem_bytes;
+    for (uint32_t d = 1; d < table->ndims; d++) op->run_bytes *= table->size[d];
+}
+
+static void count_dram(dev_timing_t *timing, const sim_dma_op_t *op, uint64_t bytes) {
+    if (op->kind == SIM_DMA_READ || op->accumulate) timing->record->dram_read_bytes += bytes;
+    if (op->kind == SIM_DMA_WRITE) timing->record->dram_written_bytes += bytes;
+}
+
+static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
+    dev_timing_t *timing = queue->core->timing;
+    const vnpu_insn_t *insn = queue->insn;
+    sim_dma_op_t *op = &slot->op.dma;
+    memset(op, 0, sizeof *op);
+    dev_view_t dst, src;
+    view_of(queue, insn->dst, &dst);
+    bool has_source = insn->src[0] != VNPU_NO_AP;
+    if (has_source) view_of(queue, insn->src[0], &src);
+    if (dst.count == 0 || (has_source && src.count == 0)) return false;
+    op->transpose = insn->op == VNPU_OP_DMA_TRANSPOSE;
+    op->accumulate = (insn->flags & VNPU_F_ACCUMULATE) != 0 && dst.space == VNPU_SPACE_DRAM;
+    bool reads_dram = has_source && src.space == VNPU_SPACE_DRAM;
+    bool writes_dram = dst.space == VNPU_SPACE_DRAM;
+    op->kind = reads_dram ? SIM_DMA_READ : writes_dram ? SIM_DMA_WRITE : SIM_DMA_LOCAL;
+    if (insn->op == VNPU_OP_DMA_GATHER || insn->op == VNPU_OP_DMA_SCATTER) {
+        dev_view_t index;
+        view_of(queue, insn->src[1], &index);
+        if (index.count == 0) return false;
+        bool is_gather = insn->op == VNPU_OP_DMA_GATHER;
+        dram_rows(queue, slot, is_gather ? &src : &dst, is_gather ? insn->src[0] : insn->dst, index.count);
+        const dev_view_t *local = is_gather ? &dst : &src;
+        op->sram_bytes = local->count * local->elem_bytes + index.count * index.elem_bytes;
+        count_dram(timing, op, op->row_count * op->run_bytes);
+    } else {
+        const dev_view_t *far = reads_dram ? &src : &dst;
+        if (op->kind != SIM_DMA_LOCAL) {
+            dram_walk(far, op);
+            count_dram(timing, op, far->count * far->elem_bytes);
+        }
+        op->sram_bytes = 0;
+        if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += dst.count * dst.elem_bytes;
+        if (has_source && src.space == VNPU_SPACE_SRAM) op->sram_bytes += src.count * src.elem_bytes;
+    }
+    op->op.on_end = timing_op_end;
+    op->op.on_done = timing_op_done;
+    op->op.owner = slot;
+    sim_dma_submit(queue->core->dma[queue->section->index], op);
+    return true;
+}
+
+bool timing_submit(timing_queue_t *queue, timing_slot_t *slot) {
+    switch ((vnpu_queue_kind_t)queue->section->kind) {
+    case VNPU_QUEUE_MATRIX: return queue->insn->op == VNPU_OP_MM && submit_matrix(queue, slot);
+    case VNPU_QUEUE_VECTOR: return queue->insn->op >= VNPU_OP_V_UNARY && submit_vector(queue, slot);
+    case VNPU_QUEUE_DMA: return queue->insn->op >= VNPU_OP_DMA_COPY && submit_dma(queue, slot);
+    case VNPU_QUEUE_CTRL: case VNPU_QUEUE_KIND_COUNT: return false;
+    }
+    return false;
+}
+
+bool timing_unit_ready(const timing_queue_t *queue) {
+    const timing_core_t *core = queue->core;
+    switch ((vnpu_queue_kind_t)queue->section->kind) {
+    case VNPU_QUEUE_MATRIX: return sim_matrix_can_submit(core->matrix);
+    case VNPU_QUEUE_VECTOR: return sim_vector_can_submit(core->vector);
+    case VNPU_QUEUE_DMA: return sim_dma_can_submit(core->dma[queue->section->index]);
+    case VNPU_QUEUE_CTRL: case VNPU_QUEUE_KIND_COUNT: return true;
+    }
+    return true;
+}

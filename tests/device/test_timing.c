@@ -1,0 +1,199 @@
+/* The timing engine: units alone and in pairs, as programs, to the cycle. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/dev_asm.h"
+#include "device/dev_place.h"
+#include "device/dev_timing.h"
+
+typedef struct bench {
+    sim_config_t *config;
+    dev_machine_t machine;
+    dev_timing_t *timing;
+} bench_t;
+
+static void bench_open(bench_t *bench, const char *overrides) {
+    sim_error_t err = {0};
+    sim_status_t status = sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", overrides, &bench->config, &err);
+    cr_assert_eq(status, SIM_OK, "%s", err.text);
+    status = dev_machine_init(&bench->machine, bench->config, &err);
+    cr_assert_eq(status, SIM_OK, "%s", err.text);
+    status = dev_timing_create(&bench->machine, bench->config, &bench->timing, &err);
+    cr_assert_eq(status, SIM_OK, "%s", err.text);
+}
+
+static void bench_close(bench_t *bench) {
+    dev_timing_destroy(bench->timing);
+    sim_config_destroy(bench->config);
+}
+
+/* Runs assembler text as one launch; the record is the caller's. */
+static sim_status_t bench_try(bench_t *bench, const char *text, uint32_t grid, dev_record_t *record, sim_error_t *err) {
+    void *image;
+    size_t bytes;
+    dev_program_t *program;
+    sim_status_t status = dev_asm_assemble(text, "test", &image, &bytes, err);
+    cr_assert_eq(status, SIM_OK, "%s", err->text);
+    status = dev_program_load(image, bytes, &bench->machine, &program, err);
+    cr_assert_eq(status, SIM_OK, "%s", err->text);
+    free(image);
+    dev_launch_t launch = {.program = program, .grid = {grid, 1}};
+    for (uint32_t c = 0; c < bench->machine.workers; c++) launch.core_mask[c / 64] |= 1ull << (c % 64);
+    for (uint32_t a = 0; a < VNPU_MAX_ARGS; a++) launch.arg[a] = 0x200000000000ull + a * 0x10000000ull;
+    dev_place_options_t options = {.stripe_bytes = dev_timing_dram_stripe(bench->timing), .config_hash = 1};
+    dev_placement_t placement;
+    dev_place(&launch, &options, &placement);
+    status = dev_timing_run(bench->timing, &launch, &placement, NULL, false, record, err);
+    dev_program_destroy(program);
+    return status;
+}
+
+/* Duration in core cycles; checks that every engine's causes sum to it. */
+static uint64_t bench_cycles(bench_t *bench, const char *text, uint32_t grid) {
+    dev_record_t record;
+    sim_error_t err = {0};
+    cr_assert_eq(bench_try(bench, text, grid, &record, &err), SIM_OK, "%s", err.text);
+    for (uint32_t e = 0; e < dev_timing_engines(bench->timing); e++) {
+        uint64_t sum = 0;
+        for (uint32_t c = 0; c < SIM_CAUSE_COUNT; c++) sum += record.cause_ticks[e * SIM_CAUSE_COUNT + c];
+        cr_assert_eq(sum, record.duration_ticks, "engine %u books %llu of %llu ticks", e, (unsigned long long)sum,
+                     (unsigned long long)record.duration_ticks);
+        cr_assert_eq(record.cause_ticks[e * SIM_CAUSE_COUNT + SIM_CAUSE_OTHER], 0);
+    }
+    uint64_t cycles = sim_clock_cycle_up(&bench->machine.core_clock, record.duration_ticks);
+    cr_assert_eq(sim_clock_tick(&bench->machine.core_clock, cycles), record.duration_ticks, "no whole number of cycles");
+    dev_record_free(&record);
+    return cycles;
+}
+
+#define HEAD                                                                                                              \
+    ".program pair\n.sem full\n.sem free\n.sram 16384\n.acc 4096\n"                                                       \
+    ".ap a sram f32 base=0 dims=[16:16, 16:1]\n.ap b sram f32 base=1024 dims=[16:16, 16:1]\n"                             \
+    ".ap c acc f32 base=0 dims=[16:16, 16:1]\n"                                                                           \
+    ".ap x sram f32 base=4096 dims=[40:8, 8:1]\n.ap y sram f32 base=8192 dims=[40:8, 8:1]\n"                              \
+    ".ap t sram f32 base=4096 dims=[256:1]\n.ap u sram f32 base=12288 dims=[256:1]\n"
+
+/* Cycles of every launch before its first operation: instance start, then issue of the first instruction. */
+static uint64_t lead_in(const bench_t *bench) { return bench->machine.instance_cycles + bench->machine.issue_cycles; }
+
+Test(timing, a_vector_operation_takes_its_closed_form) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    uint64_t cycles = bench_cycles(&bench, HEAD ".queue vector0\nv_unary.copy dst=y src0=x\n", 1);
+    uint64_t form = sim_vector_cycles(&bench.machine.vector, 40, 8, SIM_VECTOR_CAST, SIM_VECTOR_NONE);
+    cr_assert_eq(cycles, lead_in(&bench) + form + bench.machine.vector.pipeline_cycles);
+    bench_close(&bench);
+}
+
+Test(timing, a_product_takes_its_closed_form) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    uint64_t cycles = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n", 1);
+    const sim_matrix_spec_t *spec = &bench.machine.matrix;
+    uint64_t form = sim_matrix_cold_cycles(spec, 16, 16, 16, bench.machine.matrix_rate[VNPU_F32]);
+    cr_assert_eq(cycles, lead_in(&bench) + form + spec->rows + spec->cols - 2 + spec->pipeline_cycles);
+    bench_close(&bench);
+}
+
+Test(timing, independent_operations_take_the_maximum) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    uint64_t vector = bench_cycles(&bench, HEAD ".queue vector0\nv_unary.copy dst=y src0=x\n", 1);
+    uint64_t matrix = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n", 1);
+    uint64_t both = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n.queue vector0\nv_unary.copy dst=y src0=x\n", 1);
+    cr_assert_eq(both, vector > matrix ? vector : matrix);
+    bench_close(&bench);
+}
+
+Test(timing, dependent_operations_take_the_sum_and_the_semaphore) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    uint64_t vector = bench_cycles(&bench, HEAD ".queue vector0\nv_unary.copy dst=y src0=x\n", 1);
+    uint64_t matrix = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n", 1);
+    uint64_t both = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b signal=full\n"
+                                              ".queue vector0\nv_unary.copy dst=y src0=x wait=full\n", 1);
+    cr_assert_eq(both, vector + matrix - lead_in(&bench) + bench.machine.semaphore_cycles);
+    bench_close(&bench);
+}
+
+/* n tiles of 256 elements: dma0 fills one of `buffers`, vector0 copies it on. */
+static uint64_t ring_cycles(bench_t *bench, int tiles, int buffers) {
+    char text[1500];
+    snprintf(text, sizeof text,
+             HEAD ".ap in sram f32 base=4096 dims=[256:1] rot=0:%d:256\n"
+                  ".queue dma0\nloop %d\ndma_fill dst=in value=1 wait=free signal=full\nendloop\n"
+                  ".queue vector0\nsync signal=free+%d\nloop %d\nv_unary.copy dst=u src0=in wait=full signal=free\nendloop\n",
+             buffers, tiles, buffers, tiles);
+    return bench_cycles(bench, text, 1);
+}
+
+Test(timing, one_buffer_is_serial_two_buffers_overlap) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    uint64_t fill = bench_cycles(&bench, HEAD ".queue dma0\ndma_fill dst=t value=1\n", 1) - lead_in(&bench);
+    uint64_t copy = bench_cycles(&bench, HEAD ".queue vector0\nv_unary.copy dst=u src0=t\n", 1) - lead_in(&bench);
+    uint64_t serial = ring_cycles(&bench, 9, 1) - ring_cycles(&bench, 8, 1);
+    cr_assert_eq(serial, fill + copy + 2 * bench.machine.semaphore_cycles, "%llu, fill %llu, copy %llu", (unsigned long long)serial,
+                 (unsigned long long)fill, (unsigned long long)copy);
+    uint64_t overlapped = ring_cycles(&bench, 9, 2) - ring_cycles(&bench, 8, 2);
+    uint64_t slower = fill > copy ? fill : copy;
+    cr_assert_lt(overlapped, serial);
+    cr_assert_leq(overlapped, slower + 2 * bench.machine.semaphore_cycles);
+    bench_close(&bench);
+}
+
+Test(timing, instances_run_one_after_the_other_on_a_core) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    const char *text = HEAD ".queue vector0\nv_unary.copy dst=y src0=x\n";
+    uint64_t one = bench_cycles(&bench, text, 1), three = bench_cycles(&bench, text, 3);
+    cr_assert_eq(three, 3 * one);
+    bench_close(&bench);
+}
+
+Test(timing, a_second_run_is_the_same) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    const char *text = ".program load\n.arg x in\n.sram 8192\n.sem s\n.ap d dram f32 arg=x dims=[16:100, 64:1]\n.ap t sram f32 base=0 dims=[16:64, 64:1]\n"
+                       ".queue dma0\nloop 20\ndma_copy dst=t src0=d\nendloop\n";
+    dev_record_t first, second;
+    sim_error_t err = {0};
+    cr_assert_eq(bench_try(&bench, text, 1, &first, &err), SIM_OK);
+    cr_assert_eq(bench_try(&bench, HEAD ".queue vector0\nv_unary.copy dst=y src0=x\n", 1, &second, &err), SIM_OK);
+    dev_record_free(&second);
+    cr_assert_eq(bench_try(&bench, text, 1, &second, &err), SIM_OK);
+    cr_assert(dev_record_equal(&first, &second, dev_timing_engines(bench.timing)));
+    cr_assert_eq(first.dram_read_bytes, 20u * 16 * 64 * 4);
+    dev_record_free(&first);
+    dev_record_free(&second);
+    bench_close(&bench);
+}
+
+Test(timing, a_missing_signal_is_a_deadlock_that_names_waiter_and_semaphore) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    dev_record_t record;
+    sim_error_t err = {0};
+    sim_status_t status = bench_try(&bench, HEAD ".queue vector0\nv_unary.copy dst=y src0=x wait=full\n.queue matrix0\nmm dst=c src0=a src1=b signal=free\n", 1, &record, &err);
+    cr_assert_eq(status, SIM_ERROR_DEADLOCK);
+    cr_assert(strstr(err.text, "vector0") != NULL && strstr(err.text, "semaphore 0") != NULL, "%s", err.text);
+    bench_close(&bench);
+}
+
+Test(timing, core_clock_doubles_core_bound_speed) {
+    bench_t slow, fast;
+    bench_open(&slow, NULL);
+    bench_open(&fast, "core.clock=2 GHz");
+    dev_record_t a, b;
+    sim_error_t err = {0};
+    const char *text = HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n";
+    cr_assert_eq(bench_try(&slow, text, 1, &a, &err), SIM_OK);
+    cr_assert_eq(bench_try(&fast, text, 1, &b, &err), SIM_OK);
+    cr_assert_eq(a.duration_ticks, 2 * b.duration_ticks);
+    dev_record_free(&a);
+    dev_record_free(&b);
+    bench_close(&slow);
+    bench_close(&fast);
+}
