@@ -38,7 +38,8 @@ void chip_properties(const dev_chip_t *chip, vnpu_machine_t *p) {
         .launch_gap_ps = m->launch_gap_ps, .host_submit_ps = m->host_submit_ps, .host_launch_ps = m->host_launch_ps,
         .host_query_ps = m->host_query_ps, .host_sync_ps = m->host_sync_ps, .host_flops = m->host_flops,
         .host_bytes_per_s = m->host_bytes_per_s, .link_bytes_per_s = m->link.bytes_per_s,
-        .link_latency_ps = m->link.latency_ps, .config_hash = m->config_hash, .cmd_queue_depth = m->cmd_queue_depth};
+        .link_latency_ps = m->link.latency_ps, .config_hash = m->config_hash, .cmd_queue_depth = m->cmd_queue_depth,
+        .host_clock_is_wall = m->host_clock_wall};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
         p->matrix_rate_num[d] = m->matrix_rate[d].num;
         p->matrix_rate_den[d] = m->matrix_rate[d].den;

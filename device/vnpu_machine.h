@@ -31,7 +31,7 @@ typedef struct vnpu_machine {
     uint64_t config_hash;
     char name[64]; /* chip.name */
     uint32_t cmd_queue_depth; /* packets that a stream holds before the host blocks */
-    uint32_t reserved;
+    uint32_t host_clock_is_wall; /* host.clock = wall: host time between calls is charged too */
 } vnpu_machine_t;
 
 #ifdef __cplusplus

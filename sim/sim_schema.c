@@ -232,9 +232,6 @@ static const sim_key_t KEYS[] = {
     {"host", "bandwidth", SIM_TYPE_BYTES_PER_S, NULL, MHZ, 100000 * GHZ, NULL,
      "Memory bandwidth of the host, for the price of operators that fall back to it.", false},
 
-    {"epoch", "max_packets", SIM_TYPE_COUNT, "4096", 1, 1000000, NULL,
-     "Packets of an epoch; one more forces a full drain, which is charged.", false},
-
     {"timing", "data", SIM_TYPE_ENUM, "zero", 0, 0, "zero",
      "What an unknown float reads as where timing mode needs an integer.", false},
 };
