@@ -651,7 +651,7 @@ Test(config, oddities_are_warnings) {
         {"grid.workers=2", "all cores' ports carry 512 GB/s"},
         {"sram.banks=2",
          "matrix.rate.bf16: the array eats 256 bytes per cycle of bf16, the scratchpad gives 128"},
-        {"vector.lanes=513", "vector.lanes: one f32 operand needs 2052 bytes"},
+        {"vector.lanes=1025", "vector.lanes: one f32 operand needs 2052 bytes"},
         {"acc.banks=1",
          "matrix.rate.bf16: results take 512 bytes per cycle, the accumulator takes 256"},
         {"matrix.load_rows_per_cycle=129", "the array has 128 rows"},
@@ -681,7 +681,7 @@ Test(config, the_summary_tells_peaks) {
     char *text = captured(sim_config_write_summary, config);
     static const char *const PARTS[] = {"32.77 TOPS",       "131.1 TOPS", "262.1 TOPS",
                                         "819.2 GB/s peak",  "745.7 GB/s", "ridge point 160",
-                                        "2048 GB/s a core", "29.26 GB/s", "peak f16        none"};
+                                        "4096 GB/s a core", "29.26 GB/s", "peak f16        none"};
     for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++)
         cr_assert_not_null(strstr(text, PARTS[i]), "'%s' lacks '%s'", text, PARTS[i]);
     free(text);
