@@ -651,7 +651,7 @@ Test(config, oddities_are_warnings) {
         {"grid.workers=2", "all cores' ports carry 512 GB/s"},
         {"sram.banks=2",
          "matrix.rate.bf16: the array eats 256 bytes per cycle of bf16, the scratchpad gives 128"},
-        {"vector.lanes=1025", "vector.lanes: one f32 operand needs 2052 bytes"},
+        {"vector.lanes=1025", "vector.lanes: one f32 operand needs 4100 bytes"},
         {"acc.banks=1",
          "matrix.rate.bf16: results take 512 bytes per cycle, the accumulator takes 256"},
         {"matrix.load_rows_per_cycle=129", "the array has 128 rows"},
