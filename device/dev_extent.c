@@ -1,5 +1,6 @@
-#include "device/dev_isa_names.h"
 #include "device/dev_program.h"
+
+#include "device/dev_isa_names.h"
 #include "device/dev_program_internal.h"
 #include "device/dev_validate_internal.h"
 

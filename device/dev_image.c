@@ -108,5 +108,6 @@ vnpu_ap_t dev_image_ap(vnpu_space_t space, vnpu_dtype_t dtype) {
     return (vnpu_ap_t){.space = (uint8_t)space,
                        .dtype = (uint8_t)dtype,
                        .arg = VNPU_NO_ARG,
-                       .rot_loop = VNPU_NO_LOOP};
+                       .rot_loop = VNPU_NO_LOOP,
+                       .rot_count = 1};
 }

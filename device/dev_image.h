@@ -4,7 +4,7 @@
  *
  * The strings of an image are either absent (strings_bytes 0) or the names of all arguments, then
  * all semaphores, then all access patterns, in order, each NUL-terminated. A name is
- * [A-Za-z_][A-Za-z0-9_]*, unique in its class.
+ * [A-Za-z_][A-Za-z0-9_]*, at most 63 characters, unique in its class.
  */
 #ifndef DEV_IMAGE_H
 #define DEV_IMAGE_H

@@ -10,6 +10,9 @@
  */
 #define DEV_MAX_REACH ((int64_t)1 << 46)
 
+/* Bytes of a name in the strings, its NUL included. */
+#define DEV_MAX_NAME 64u
+
 /* The loops around an instruction. */
 typedef struct dev_nest {
     uint32_t depth;

@@ -1,8 +1,8 @@
+#include "device/dev_validate_internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "device/dev_validate_internal.h"
 
 static size_t queue_offset(uint32_t queue) {
     return sizeof(vnpu_program_header_t) + queue * sizeof(vnpu_queue_section_t);
@@ -129,7 +129,7 @@ static bool is_identifier(const char *text, size_t length) {
         bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
         if (!is_letter && !(i > 0 && c >= '0' && c <= '9')) return false;
     }
-    return length > 0;
+    return length > 0 && length < DEV_MAX_NAME;
 }
 
 static int compare_names(const void *a, const void *b) {

@@ -1,6 +1,6 @@
-#include <string.h>
-
 #include "device/dev_validate_internal.h"
+
+#include <string.h>
 
 #define MAX_BASE       ((int64_t)1 << 48)
 #define FAIL_AP(...)   dev_check_fail_ap(check, index, __VA_ARGS__)

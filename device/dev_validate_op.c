@@ -1,9 +1,8 @@
-#include <string.h>
-
 #include "device/dev_validate_internal.h"
 
-/* What each opcode demands of its operands: spaces, element types, and dimensions that must agree.
- */
+#include <string.h>
+
+/* What each opcode demands of its operands: spaces, element types, dimensions that must agree. */
 
 #define FAIL_INSN(...) dev_check_fail_insn(check, SIM_ERROR_INVALID_IMAGE, __VA_ARGS__)
 
