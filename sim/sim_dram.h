@@ -9,8 +9,13 @@
  * Idle latencies (closed forms, reference/timing-models.md B.6.4): hit CL + BL, closed RCD + CL + BL, conflict RP + RCD + CL + BL,
  * plus dram.frontend each way.
  *
- * dram.mapping lists address fields from most to least significant, e.g. "ro-ba-ch-bg-co4": row, bank, channel, bank group,
- * column of 4 bursts; "co" alone takes what is left. XOR of bank bits with low row bits when dram.hash = true.
+ * dram.mapping lists address fields from most to least significant, e.g. "ro-ba-co-ch-co16-bg": row, bank, channel, bank group,
+ * column; "coN" takes N bursts, "co" alone what is left of a row. Everything but rows is a power of two (refused otherwise).
+ * The bursts of one request in one channel and one row number take turns over the bank groups that the low bits name, as a
+ * controller's queue would order them. dram.hash = true permutes the banks by the low row bits and the channels by the bits above
+ * the channel field. Operands of the canonical placement (numbered by address bits 40 and up) start in different banks.
+ * A refresh that is due waits for the train in progress; reads and writes are served in order, so a change of direction between
+ * two requests costs a turn of the bus (no write queue: docs/fidelity.md).
  */
 #ifndef SIM_DRAM_H
 #define SIM_DRAM_H
@@ -35,7 +40,8 @@ sim_tick_t sim_dram_access(sim_dram_t *dram, uint64_t address, uint64_t bytes, b
 const sim_dram_stats_t *sim_dram_stats(const sim_dram_t *dram);
 
 uint64_t sim_dram_peak_bytes_per_s(const sim_dram_t *dram);
-uint64_t sim_dram_stripe_bytes(const sim_dram_t *dram); /* address period after which channel and bank-group bits repeat, rows included once */
+/* Address period after which channel, bank group and column bits repeat (hash aside): one row of every bank group and channel. */
+uint64_t sim_dram_stripe_bytes(const sim_dram_t *dram);
 uint32_t sim_dram_channels(const sim_dram_t *dram);
 
 #endif

@@ -69,6 +69,7 @@ typedef struct sim_dram_map {
     uint8_t burst_shift, total_bits;
     uint8_t segment_bits; /* the low bits that are column or bank group */
     uint64_t hash_mask;   /* low row bits that permute the banks; 0: no hash */
+    uint64_t channel_hash_mask; /* of the bits above the channel field that permute the channels; 0: no hash */
 } sim_dram_map_t;
 
 typedef struct sim_dram_place {
@@ -85,14 +86,17 @@ static inline uint64_t sim_dram_field_get(sim_dram_field_t field, uint64_t bits)
 }
 
 /*
- * Everything but the column. The hash spreads rows that would meet in one bank. Operands of the canonical placement, numbered by
- * the high bits, start in different banks: in real memory they would rarely start in the same one.
+ * Everything but the column. The hash spreads rows that would meet in one bank, and power-of-two strides that would meet in one
+ * channel (it XORs the two fields' worth of bits above the channel into it). Operands of the canonical placement, numbered by the
+ * high bits, start in different banks: in real memory they would rarely start in the same one.
  */
 static inline sim_dram_place_t sim_dram_map_bank(const sim_dram_map_t *map, uint64_t burst) {
     uint64_t row = sim_dram_field_get(map->row, burst) | (burst >> map->total_bits) << map->row.bits;
     uint64_t key = (row & map->hash_mask) ^ (burst >> (SIM_DRAM_PLACEMENT_BITS - map->burst_shift));
+    uint64_t above = burst >> (map->channel.shift + map->channel.bits);
     sim_dram_place_t place = {.row = row};
-    place.channel = (uint32_t)sim_dram_field_get(map->channel, burst);
+    place.channel = (uint32_t)(sim_dram_field_get(map->channel, burst) ^
+                               ((above ^ above >> map->channel.bits) & map->channel_hash_mask));
     place.bank = (uint32_t)((sim_dram_field_get(map->bank, burst) ^ key) & ((UINT64_C(1) << map->bank.bits) - 1));
     key >>= map->bank.bits;
     place.group = (uint32_t)((sim_dram_field_get(map->group, burst) ^ key) & ((UINT64_C(1) << map->group.bits) - 1));

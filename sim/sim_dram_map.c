@@ -169,6 +169,7 @@ sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_m
         uint32_t bits = (uint32_t)out_map->bank.bits + out_map->group.bits;
         if (bits > out_map->row.bits) bits = out_map->row.bits;
         out_map->hash_mask = (UINT64_C(1) << bits) - 1;
+        out_map->channel_hash_mask = (UINT64_C(1) << out_map->channel.bits) - 1;
     }
     return SIM_OK;
 }
