@@ -15,12 +15,10 @@ KERNEL, H2D, D2H, D2D, FILL = range(5)
 
 def machine() -> dict:
     """2 cores of 128 x 128 at 1 GHz, f32 at a quarter of the bf16 rate, 100 GB/s of DRAM."""
-    num, den = [0] * 16, [1] * 16
-    num[1], den[1] = 1, 4
-    num[2] = 1
+    rates = [(0, 1)] * 16
+    rates[1], rates[2] = (1, 4), (1, 1)
     return {
-        "name": "fake", "cores": 2, "workers": 2, "matrix_rows": 128, "matrix_cols": 128, "matrix_rate_num": num,
-        "matrix_rate_den": den, "vector_lanes": 512, "core_clock_hz": 10**9, "dram_bytes": 2**34,
+        "name": "fake", "cores": 2, "workers": 2, "matrix_rows": 128, "matrix_cols": 128, "matrix_rate": rates, "vector_lanes": 512, "core_clock_hz": 10**9, "dram_bytes": 2**34,
         "dram_bytes_per_s": 100 * 10**9, "link_bytes_per_s": 32 * 10**9,
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Peak rates of a machine, from the dictionary of `vnpu_machine_t` (driver/vnpu.h)."""
+"""Peak rates of a machine, from the dictionary of `_C._machine()` (vnpu_machine_t; rates are pairs num, den by dtype)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def peaks_of(machine: dict[str, Any]) -> Peaks:
     cells = int(machine["matrix_rows"]) * int(machine["matrix_cols"]) * workers
     flops = {}
     for code, name in SHORT_NAMES.items():
-        num, den = machine["matrix_rate_num"][code], machine["matrix_rate_den"][code]
+        num, den = machine["matrix_rate"][code]
         if num and den:
             flops[name] = 2.0 * cells * clock * num / den
     return Peaks(
