@@ -3,6 +3,7 @@
 #ifndef DEV_ASM_INTERNAL_H
 #define DEV_ASM_INTERNAL_H
 
+#define HASH_NONFATAL_OOM 1 /* an error, not exit(): a failed add leaves hh.tbl NULL */
 #include <uthash.h>
 
 #include "device/dev_asm.h"

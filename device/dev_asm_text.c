@@ -129,7 +129,9 @@ sim_status_t dev_asm_define(dev_asm_t *as, dev_asm_class_t class, const char *na
     memcpy(entry->key, key, sizeof key);
     entry->value = value;
     HASH_ADD_STR(as->names, key, entry);
-    return SIM_OK;
+    if (entry->hh.tbl != NULL) return SIM_OK;
+    free(entry);
+    return sim_error_set(as->err, SIM_ERROR_OUT_OF_MEMORY, "name %s", name);
 }
 
 static const dev_asm_name_t *find(const dev_asm_t *as, dev_asm_class_t class, const char *name,
