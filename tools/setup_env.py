@@ -23,7 +23,7 @@ LOGS = ROOT / "build" / "logs"
 TORCH = "2.13.0"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # What the package is made from.
-SOURCES = ("sim", "device", "driver", "kernels", "torch_plugin", "configs", "tools", "examples", "tests", "cmake")
+SOURCES = ("sim", "device", "driver", "kernels", "torch_plugin", "configs", "tools", "examples", "cmake")
 FILES = ("CMakeLists.txt", "pyproject.toml")
 
 
@@ -73,9 +73,22 @@ def mark_done(name: str, value: str) -> None:
     (STAMPS / name).write_text(value, encoding="utf-8")
 
 
+def venv_works(value: str) -> bool:
+    """Whether .venv, made by whomever, runs this very Python and has pip."""
+    probe = "import pip, platform, sys; print(sys.base_prefix, platform.python_version())"
+    try:
+        done = subprocess.run([str(PYTHON), "-c", probe], capture_output=True, encoding="utf-8", timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and done.stdout.strip() == value
+
+
 def make_venv() -> None:
     value = f"{sys.base_prefix} {platform.python_version()}"
     if PYTHON.exists() and is_done("venv", value):
+        return
+    if venv_works(value):
+        mark_done("venv", value)
         return
     say(f"virtual environment .venv (Python {platform.python_version()})")
     venv.EnvBuilder(with_pip=True, clear=VENV.exists()).create(VENV)
@@ -138,7 +151,8 @@ def source_digest() -> str:
     for folder in SOURCES:
         paths += [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     for path in sorted(paths):
-        if path.suffix in (".pyc", ".md"):
+        is_tool = path.suffix == ".py" and path.parent == ROOT / "tools"
+        if path.suffix in (".pyc", ".md") or "tests" in path.relative_to(ROOT).parts or is_tool:
             continue
         digest.update(str(path.relative_to(ROOT)).encode())
         digest.update(path.read_bytes())

@@ -18,7 +18,8 @@ def machine() -> dict:
     rates = [(0, 1)] * 16
     rates[1], rates[2] = (1, 4), (1, 1)
     return {
-        "name": "fake", "cores": 2, "workers": 2, "matrix_rows": 128, "matrix_cols": 128, "matrix_rate": rates, "vector_lanes": 512, "core_clock_hz": 10**9, "dram_bytes": 2**34,
+        "name": "fake", "cores": 2, "workers": 2, "matrix_rows": 128, "matrix_cols": 128, "matrix_rate": rates,
+        "vector_lanes": 512, "core_clock_hz": 10**9, "dram_bytes": 2**34,
         "dram_bytes_per_s": 100 * 10**9, "link_bytes_per_s": 32 * 10**9,
     }  # fmt: skip
 
