@@ -86,8 +86,8 @@ static void view_clip(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t 
         const vnpu_clip_t *clip = &ap->clip[c];
         uint64_t nominal = ap->dim[clip->dim].size;
         uint64_t index = clip_index(clip, cursor, launch->grid, grid_pos);
-        /* index and size are below 2^64 / 2^32: compare by division, the product may not fit. */
-        if (index > clip->extent / nominal) {
+        /* A tile index of 2^32 or more lies behind every extent; below, the product fits. */
+        if (index > UINT32_MAX || index * nominal >= clip->extent) {
             view->size[clip->dim] = 0;
             continue;
         }
@@ -96,11 +96,17 @@ static void view_clip(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t 
     }
 }
 
+/* vnpu_dtype_bytes as a table: this runs for every operand of every instruction. */
+static const uint8_t elem_bytes[VNPU_DTYPE_COUNT] = {
+    [VNPU_F32] = 4,    [VNPU_BF16] = 2, [VNPU_F16] = 2, [VNPU_F8E4M3] = 1,
+    [VNPU_F8E5M2] = 1, [VNPU_I8] = 1,   [VNPU_U8] = 1,  [VNPU_I16] = 2,
+    [VNPU_I32] = 4,    [VNPU_I64] = 8,  [VNPU_BOOL] = 1};
+
 void dev_view_make(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t *cursor,
                    const dev_launch_t *launch, const uint32_t grid_pos[VNPU_MAX_AXES]) {
     view->space = (vnpu_space_t)ap->space;
     view->dtype = (vnpu_dtype_t)ap->dtype;
-    view->elem_bytes = vnpu_dtype_bytes(view->dtype);
+    view->elem_bytes = elem_bytes[ap->dtype];
     view->ndims = ap->ndims;
     for (uint32_t d = 0; d < ap->ndims; d++) {
         view->size[d] = ap->dim[d].size;
