@@ -53,7 +53,7 @@ typedef enum vnpu_status {
     VNPU_ERROR_DEADLOCK = 35,
     VNPU_ERROR_TRAP = 36,
     VNPU_ERROR_INDEX_OUT_OF_RANGE = 37,
-    VNPU_ERROR_VALUE_UNKNOWN = 38,
+    VNPU_ERROR_VALUE_UNKNOWN = 38,       /* timing mode; not sticky */
     VNPU_ERROR_DEVICE_LOST = 48,         /* the device process is gone: only vnpu_shutdown + vnpu_init help */
     VNPU_ERROR_INTERNAL = 63
 } vnpu_status_t;

@@ -28,6 +28,14 @@ VNPU_API vnpu_status_t vnpu_profile_end(int device, const void **out_blob, size_
 VNPU_API vnpu_status_t vnpu_program_time(vnpu_module_t module, const vnpu_launch_config_t *config, const uint64_t *args,
                                          uint32_t num_args, uint64_t *out_ps);
 
+/* Timing mode (VNPU_MODE=timing): an H2D copy of which only the length is told. It takes its time; the values of the
+ * destination become unknown. Other modes refuse it. */
+VNPU_API vnpu_status_t vnpu_sim_memcpy_h2d_length(vnpu_addr_t dst, size_t bytes, vnpu_stream_t stream);
+
+/* Assembles a text program (docs/isa.md) and loads it. `origin` is the file name in messages: INVALID_IMAGE tells
+ * "origin:line: reason". */
+VNPU_API vnpu_status_t vnpu_module_load_text(int device, const char *text, const char *origin, vnpu_module_t *out_module);
+
 /* The effective configuration (INI text with origins); owned by the driver until shutdown. */
 VNPU_API vnpu_status_t vnpu_sim_config_text(int device, const char **out_text);
 /* Process id of the device process, 0 in-process. */
