@@ -1,0 +1,88 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kern_internal.h"
+
+vnpu_status_t kern_context_create(int device, kern_context_t **out_context) {
+    *out_context = NULL;
+    vnpu_machine_t machine = {.size = sizeof machine};
+    vnpu_status_t status = vnpu_device_machine(device, &machine);
+    if (status != VNPU_OK) return status;
+    kern_context_t *context = calloc(1, sizeof *context);
+    if (!context) return VNPU_ERROR_OUT_OF_MEMORY;
+    context->device = device;
+    context->machine = machine;
+    *out_context = context;
+    return VNPU_OK;
+}
+
+static void unload(vnpu_module_t module) {
+    vnpu_status_t status = vnpu_module_unload(module);
+    (void)status; /* the device may be gone already: then its modules are too */
+}
+
+void kern_context_destroy(kern_context_t *context) {
+    if (!context) return;
+    kern_cache_fini(&context->cache, unload);
+    free(context);
+}
+
+const vnpu_machine_t *kern_machine(const kern_context_t *context) { return &context->machine; }
+const char *kern_error_detail(const kern_context_t *context) { return context->detail; }
+void kern_set_tag(kern_context_t *context, uint32_t tag) { context->tag = tag; }
+
+void kern_stats(const kern_context_t *context, uint64_t *out_programs, uint64_t *out_launches) {
+    *out_programs = context->programs;
+    *out_launches = context->launches;
+}
+
+vnpu_status_t kern_fail(kern_context_t *context, vnpu_status_t status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(context->detail, sizeof context->detail, format, args);
+    va_end(args);
+    return status;
+}
+
+vnpu_status_t kern_fail_driver(kern_context_t *context, vnpu_status_t status, const char *what) {
+    char text[400];
+    (void)vnpu_error_detail(text, sizeof text);
+    return kern_fail(context, status, "%s: %s", what, text);
+}
+
+vnpu_status_t kern_add_program(kern_context_t *context, const kern_key_t *key,
+                               kern_builder_t *builder, const uint32_t grid[2],
+                               const kern_entry_t **out_entry) {
+    *out_entry = NULL;
+    size_t bytes;
+    void *image = kern_builder_image(builder, &bytes);
+    if (!image)
+        return kern_fail(context, VNPU_ERROR_OUT_OF_MEMORY, "%s: no host memory for the program",
+                         builder->name);
+    kern_entry_t entry = {.grid = {grid[0], grid[1]}};
+    vnpu_status_t status = vnpu_module_load(context->device, image, bytes, &entry.module);
+    free(image);
+    if (status != VNPU_OK) return kern_fail_driver(context, status, builder->name);
+    *out_entry = kern_cache_add(&context->cache, key, &entry);
+    if (!*out_entry) {
+        unload(entry.module);
+        return kern_fail(context, VNPU_ERROR_OUT_OF_MEMORY, "%s: no host memory for the cache",
+                         builder->name);
+    }
+    context->programs++;
+    return VNPU_OK;
+}
+
+vnpu_status_t kern_launch(kern_context_t *context, vnpu_stream_t stream, const kern_entry_t *entry,
+                          const uint64_t *args, uint32_t num_args) {
+    vnpu_launch_config_t config = {.size = sizeof config,
+                                   .grid = {entry->grid[0], entry->grid[1]},
+                                   .tag = context->tag,
+                                   .stream = stream};
+    vnpu_status_t status = vnpu_launch(entry->module, &config, args, num_args);
+    if (status != VNPU_OK) return kern_fail_driver(context, status, "launch");
+    context->launches++;
+    return VNPU_OK;
+}

@@ -1,0 +1,97 @@
+#include "kernels/kern_cost.h"
+
+kern_class_t kern_class_unary(uint8_t func) {
+    switch ((vnpu_unary_t)func) {
+    case VNPU_U_COPY: return KERN_CLASS_CAST;
+    case VNPU_U_SQUARE: return KERN_CLASS_MUL;
+    case VNPU_U_RECIP:
+    case VNPU_U_SQRT:
+    case VNPU_U_RSQRT: return KERN_CLASS_DIV;
+    case VNPU_U_EXP:
+    case VNPU_U_EXPM1:
+    case VNPU_U_LOG:
+    case VNPU_U_LOG1P:
+    case VNPU_U_SIN:
+    case VNPU_U_COS:
+    case VNPU_U_TANH:
+    case VNPU_U_SIGMOID:
+    case VNPU_U_ERF:
+    case VNPU_U_SILU:
+    case VNPU_U_GELU_ERF:
+    case VNPU_U_GELU_TANH:
+    case VNPU_U_SOFTPLUS: return KERN_CLASS_TRANSCENDENTAL;
+    default: return KERN_CLASS_ALU;
+    }
+}
+
+kern_class_t kern_class_binary(uint8_t func) {
+    switch ((vnpu_binary_t)func) {
+    case VNPU_B_MUL: return KERN_CLASS_MUL;
+    case VNPU_B_DIV:
+    case VNPU_B_FMOD:
+    case VNPU_B_REMAINDER:
+    case VNPU_B_FLOORDIV: return KERN_CLASS_DIV;
+    case VNPU_B_POW:
+    case VNPU_B_ATAN2: return KERN_CLASS_TRANSCENDENTAL;
+    default: return KERN_CLASS_ALU;
+    }
+}
+
+static uint64_t max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+uint64_t kern_cost_vector(const vnpu_machine_t *machine, uint64_t outer, uint64_t inner,
+                          kern_class_t cls) {
+    uint64_t lanes = machine->vector_lanes;
+    uint64_t vectors = inner * 2 <= lanes ? kern_ceil_div(outer, lanes / inner) /* rows share */
+                                          : outer * kern_ceil_div(inner, lanes);
+    uint64_t num = machine->vector_passes_num[cls], den = machine->vector_passes_den[cls];
+    if (den == 0) den = 1;
+    return machine->vector_startup_cycles + kern_ceil_div(vectors * num, den);
+}
+
+uint64_t kern_cost_dma(const vnpu_machine_t *machine, uint64_t bytes, uint64_t run_bytes) {
+    if (bytes == 0) return 0;
+    uint64_t width = machine->dma_bytes_per_cycle;
+    uint64_t runs = kern_ceil_div(bytes, run_bytes);
+    uint64_t run = machine->dma_run_cycles + kern_ceil_div(run_bytes, width);
+    return machine->dma_descriptor_cycles + runs * run;
+}
+
+uint64_t kern_cost_dram(const vnpu_machine_t *machine, uint64_t bytes) {
+    uint64_t per_mega = machine->dram_bytes_per_s / (machine->core_clock_hz / 1000000 + 1);
+    return bytes * 1000000 / (per_mega ? per_mega : 1);
+}
+
+uint64_t kern_cost_latency(const vnpu_machine_t *machine) {
+    uint64_t ps = 1000000000000ull / (machine->core_clock_hz ? machine->core_clock_hz : 1);
+    return machine->dram_latency_ps / (ps ? ps : 1);
+}
+
+uint64_t kern_cost_stream(const vnpu_machine_t *machine, const kern_stream_cost_t *stream) {
+    uint64_t dram = kern_cost_dram(machine, stream->dram_bytes * stream->instances);
+    uint64_t slowest = max64(max64(stream->load_cycles, stream->store_cycles),
+                             max64(stream->vector_cycles, dram));
+    uint64_t fill = stream->load_cycles + stream->vector_cycles + stream->store_cycles +
+                    kern_cost_latency(machine);
+    return stream->tiles * slowest + fill;
+}
+
+uint64_t kern_cost_matrix(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t m, uint64_t k,
+                          uint64_t n, uint64_t mt, uint64_t kt, uint64_t nt) {
+    uint64_t rows = machine->matrix_rows, cols = machine->matrix_cols;
+    uint64_t num = machine->matrix_rate_num[dtype], den = machine->matrix_rate_den[dtype];
+    if (num == 0) return UINT64_MAX / 4;
+    uint64_t folds_k = k / kt * kern_ceil_div(kt, rows) + kern_ceil_div(k % kt, rows);
+    uint64_t folds_n = n / nt * kern_ceil_div(nt, cols) + kern_ceil_div(n % nt, cols);
+    uint64_t load = kern_ceil_div(k < rows ? k : rows, machine->matrix_load_rows_per_cycle);
+    uint64_t cycles = 0;
+    uint64_t part[2] = {mt, m % mt}, count[2] = {m / mt, m % mt > 0};
+    for (int i = 0; i < 2; i++) {
+        if (count[i] == 0) continue;
+        uint64_t stream = kern_ceil_div(part[i] * den, num);
+        stream = max64(stream, machine->matrix_min_stream_cycles);
+        uint64_t fold = machine->matrix_weight_buffers > 1 ? max64(stream, load) : stream + load;
+        cycles += count[i] * fold;
+    }
+    return cycles * folds_k * folds_n;
+}

@@ -1,0 +1,45 @@
+/*
+ * Tiling of a matrix product: out[b][m][n] = sum over k of a[b][m][k] * b[b][k][n].
+ *
+ * Loops are b, n, m, k from the outside in. Weights (b) are stationary: a panel of all K for one n tile is loaded once and kept
+ * for every m (`is_panel`), or, when it does not fit, tile by tile with the rows. Candidates are ranked by closed form.
+ */
+#ifndef KERN_GEMM_PLAN_H
+#define KERN_GEMM_PLAN_H
+
+#include "kernels/kern.h"
+#include "kernels/kern_nest.h"
+
+enum { GEMM_B = 0, GEMM_N, GEMM_M, GEMM_K, GEMM_AXES }; /* in loop order */
+
+/* A call reduced to what its program hangs on. Strides in elements, in the order of the names. */
+typedef struct kern_gemm_shape {
+    int64_t size[GEMM_AXES];
+    int64_t a[3];   /* b, m, k */
+    int64_t b[3];   /* b, k, n */
+    int64_t out[3]; /* b, m, n */
+    int64_t c[3];   /* b, m, n */
+    vnpu_dtype_t a_dtype, b_dtype, out_dtype, c_dtype;
+    bool has_c, has_alpha, has_beta;
+    kern_activation_t activation;
+} kern_gemm_shape_t;
+
+typedef struct kern_gemm_plan {
+    kern_axis_t axis[GEMM_AXES];
+    uint32_t grid[2];
+    bool is_panel;
+    uint32_t a_buffers, panel_buffers, tile_buffers;
+    uint8_t a_level, panel_level, tile_level; /* loops that turn them */
+    uint64_t cycles;                          /* what the closed form says */
+} kern_gemm_plan_t;
+
+/* Pure function of machine and shape (sizes >= 1). False: not even the smallest tile fits. */
+bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                      kern_gemm_plan_t *out_plan);
+/* f32 values that pass between epilogue instructions need a tile of their own. */
+bool kern_gemm_needs_temp(const kern_gemm_shape_t *shape);
+/* c is one row for all m: loaded once per n tile. */
+bool kern_gemm_has_row(const kern_gemm_shape_t *shape);
+uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan);
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * What the families share: the context, errors, the module cache, launches, and tensors reduced to their essence.
+ */
+#ifndef KERN_INTERNAL_H
+#define KERN_INTERNAL_H
+
+#include "kernels/kern.h"
+#include "kernels/kern_builder.h"
+#include "kernels/kern_cache.h"
+
+struct kern_context {
+    int device;
+    vnpu_machine_t machine;
+    kern_cache_t cache;
+    uint32_t tag;
+    uint64_t programs, launches;
+    char detail[512];
+};
+
+/* Largest reach of an operand inside one program, in elements: strides and increments are 32 bits. */
+#define KERN_MAX_SPAN ((int64_t)1 << 30)
+
+/* Sets the detail text and returns `status`. */
+vnpu_status_t kern_fail(kern_context_t *context, vnpu_status_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4), warn_unused_result));
+/* The driver's last failure becomes the detail. */
+vnpu_status_t kern_fail_driver(kern_context_t *context, vnpu_status_t status, const char *what)
+    __attribute__((warn_unused_result));
+
+/* Takes the image (frees it), loads it as the module of `key`. */
+vnpu_status_t kern_add_program(kern_context_t *context, const kern_key_t *key,
+                               kern_builder_t *builder, const uint32_t grid[2],
+                               const kern_entry_t **out_entry) __attribute__((warn_unused_result));
+vnpu_status_t kern_launch(kern_context_t *context, vnpu_stream_t stream, const kern_entry_t *entry,
+                          const uint64_t *args, uint32_t num_args)
+    __attribute__((warn_unused_result));
+
+/* ---- tensors ---- */
+
+int64_t kern_numel(const kern_tensor_t *tensor);
+/* Highest reachable element offset + 1. */
+int64_t kern_span(const kern_tensor_t *tensor);
+bool kern_same_sizes(const kern_tensor_t *a, const kern_tensor_t *b);
+/* "f32 [2, 3]", into text. */
+const char *kern_describe(const kern_tensor_t *tensor, char *text, size_t bytes);
+const char *kern_dtype_name(vnpu_dtype_t dtype);
+bool kern_dtype_is_float(vnpu_dtype_t dtype);
+/* INVALID_VALUE unless dims, sizes and strides are in range and the address is there when there are elements. */
+vnpu_status_t kern_check_tensor(kern_context_t *context, const char *family, const char *operand,
+                                const kern_tensor_t *tensor) __attribute__((warn_unused_result));
+/* f32 or i64 scalar as the 8 bytes of an argument. */
+uint64_t kern_arg_f32(double value);
+uint64_t kern_arg_i64(int64_t value);
+
+/* ---- iteration spaces ---- */
+
+#define KERN_ITER_OPERANDS 9u
+
+/* Operands over one shape: sizes, and a stride per operand and dimension. */
+typedef struct kern_iter {
+    uint32_t ndims, num_operands;
+    int64_t size[KERN_MAX_DIMS];
+    int64_t stride[KERN_ITER_OPERANDS][KERN_MAX_DIMS];
+} kern_iter_t;
+
+/* Drops dimensions of size 1, sorts by operand 0's stride (descending, stable) when `sort`, merges dimensions that continue each
+ * other in every operand. At least one dimension is left. */
+void kern_iter_collapse(kern_iter_t *iter, bool sort);
+/*
+ * The dimension at which the space must be cut for one program (too many dimensions: the shortest; too long reach: the one
+ * that reaches farthest), or -1. *out_part: elements of the part that is peeled off.
+ */
+int32_t kern_iter_cut(const kern_iter_t *iter, uint32_t max_dims, int64_t *out_part);
+
+#endif

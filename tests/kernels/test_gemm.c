@@ -1,0 +1,178 @@
+#include <math.h>
+#include <string.h>
+
+#include "tests/kernels/kern_test.h"
+
+typedef struct gemm_case {
+    int64_t batch, m, k, n;
+} gemm_case_t;
+
+static double activate(kern_activation_t activation, double x) {
+    switch (activation) {
+    case KERN_ACT_NONE: return x;
+    case KERN_ACT_RELU: return x > 0 ? x : 0;
+    case KERN_ACT_GELU_ERF: return 0.5 * x * (1 + erf(x / sqrt(2)));
+    case KERN_ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case KERN_ACT_SILU: return x / (1 + exp(-x));
+    case KERN_ACT_TANH: return tanh(x);
+    }
+    return x;
+}
+
+/* Element (b, row, col) of a 2- or 3-dimensional operand whose dimensions may be 1. */
+static double at(const kern_tensor_t *t, int64_t b, int64_t row, int64_t col) {
+    uint32_t r = t->ndims - 2;
+    int64_t index = (t->size[r] == 1 ? 0 : row) * t->size[r + 1] + (t->size[r + 1] == 1 ? 0 : col);
+    if (r == 1 && t->size[0] > 1) index += b * t->size[1] * t->size[2];
+    return test_get(t, index);
+}
+
+static void check(kern_context_t *context, const kern_gemm_t *call, const char *what) {
+    test_ok(context, kern_gemm(context, 0, call), what);
+    const kern_tensor_t *o = &call->out;
+    int64_t batch = o->ndims == 3 ? o->size[0] : 1, m = o->size[o->ndims - 2], n = o->size[o->ndims - 1],
+            k = call->a.size[call->a.ndims - 1];
+    int64_t step = batch * m * n > 20000 ? 7 : 1; /* a prime to tile sizes: every tile is looked at */
+    for (int64_t i = 0; i < batch * m * n; i += step) {
+        int64_t b = i / (m * n), row = i / n % m, col = i % n;
+        double sum = 0, scale = 0;
+        for (int64_t j = 0; j < k; j++) {
+            double p = at(&call->a, b, row, j) * at(&call->b, b, j, col);
+            sum += p;
+            scale += fabs(p);
+        }
+        double want = call->alpha * sum;
+        if (call->c.address && call->beta != 0) want += call->beta * at(&call->c, b, row, col);
+        want = activate(call->activation, want);
+        double got = at(o, b, row, col), tolerance = 1e-5 * (1 + fabs(call->alpha) * scale);
+        if (o->dtype == VNPU_BF16) tolerance += fabs(want) / 128;
+        cr_assert(fabs(got - want) <= tolerance, "%s: [%lld %lld %lld] k %lld: element %lld %lld %lld is %g, not %g",
+                  what, (long long)batch, (long long)m, (long long)n, (long long)k, (long long)b, (long long)row,
+                  (long long)col, got, want);
+    }
+}
+
+static kern_tensor_t matrix(vnpu_dtype_t dtype, int64_t batch, int64_t rows, int64_t cols, bool turned) {
+    static const uint32_t turned3[3] = {0, 2, 1}, turned2[2] = {1, 0};
+    if (batch == 1) return test_permuted(dtype, 2, (int64_t[]){rows, cols}, turned ? turned2 : NULL);
+    return test_permuted(dtype, 3, (int64_t[]){batch, rows, cols}, turned ? turned3 : NULL);
+}
+
+static void run_case(kern_context_t *context, const gemm_case_t *g, uint32_t variant) {
+    kern_gemm_t call = {.alpha = 1, .beta = 1};
+    call.a = matrix(VNPU_F32, g->batch, g->m, g->k, variant & 1);
+    call.b = matrix(VNPU_F32, g->batch, g->k, g->n, variant & 2);
+    call.out = matrix(VNPU_F32, g->batch, g->m, g->n, variant & 4);
+    kern_tensor_t c = matrix(VNPU_F32, 1, variant & 16 ? 1 : g->m, g->n, false);
+    if (variant & 8) call.c = c;
+    if (variant & 32) call.alpha = 0.5;
+    if (variant & 64) call.beta = -2;
+    call.activation = (kern_activation_t)(variant / 128 % 6);
+    check(context, &call, "gemm");
+    test_release(&call.a), test_release(&call.b), test_release(&call.out), test_release(&c);
+}
+
+Test(gemm, shapes_default, .timeout = 120) {
+    static const gemm_case_t cases[] = {
+        {1, 1, 1, 1},      {1, 127, 129, 128}, {1, 129, 127, 129}, {1, 128, 128, 128}, {1, 1, 384, 384},
+        {1, 5, 700, 3},    {1, 300, 200, 1},   {3, 17, 33, 65},    {7, 40, 64, 40},    {2, 257, 70, 300},
+        {1, 31, 2100, 90}, {1, 64, 3000, 700}, {48, 16, 32, 16},   {1, 600, 384, 400},
+    };
+    for (uint32_t m = 0; m < 2; m++) {
+        kern_context_t *context = test_open(m);
+        for (uint32_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+            run_case(context, &cases[c], c % 8);
+            run_case(context, &cases[c], 8 + 16 + c % 8);
+        }
+        test_close(context);
+    }
+}
+
+Test(gemm, shapes_tiny, .timeout = 120) {
+    static const gemm_case_t cases[] = {
+        {1, 1, 1, 1},  {1, 7, 8, 9},    {1, 8, 8, 8},     {1, 9, 9, 9},      {1, 1, 100, 50}, {1, 50, 100, 1},
+        {1, 65, 64, 63}, {5, 13, 17, 19}, {1, 100, 700, 90}, {2, 120, 33, 200}, {16, 8, 8, 8},   {1, 200, 300, 64},
+    };
+    for (uint32_t m = 2; m < test_num_machines; m++) {
+        kern_context_t *context = test_open(m);
+        for (uint32_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+            run_case(context, &cases[c], c % 8);
+            run_case(context, &cases[c], 8 + (c % 2) * 16 + 32 + 64 + c % 8);
+        }
+        test_close(context);
+    }
+}
+
+Test(gemm, epilogues) {
+    static const gemm_case_t g = {1, 70, 50, 90};
+    for (uint32_t m = 0; m < test_num_machines; m += 2) {
+        kern_context_t *context = test_open(m);
+        for (uint32_t variant = 0; variant < 768; variant += 8)
+            run_case(context, &g, variant);
+        test_close(context);
+    }
+}
+
+Test(gemm, empty_and_zero_k) {
+    kern_context_t *context = test_open(0);
+    static const gemm_case_t cases[] = {{1, 0, 5, 5}, {1, 5, 5, 0}, {2, 3, 0, 4}, {1, 3, 0, 4}};
+    for (uint32_t c = 0; c < 4; c++) {
+        run_case(context, &cases[c], 0);
+        run_case(context, &cases[c], 8 + 16 + 64 + 128);
+    }
+    test_close(context);
+}
+
+/* int8 by uint8: exact sums in i32 */
+Test(gemm, int8) {
+    for (uint32_t m = 0; m < test_num_machines; m += 2) {
+        kern_context_t *context = test_open(m);
+        kern_gemm_t call = {.alpha = 1, .beta = 1};
+        call.a = test_tensor(VNPU_I8, 2, (int64_t[]){37, 130});
+        call.b = test_tensor(VNPU_I8, 2, (int64_t[]){130, 45});
+        call.out = test_tensor(VNPU_I32, 2, (int64_t[]){37, 45});
+        call.c = test_tensor(VNPU_I32, 2, (int64_t[]){1, 45});
+        test_fill(&call.a, -128, 127), test_fill(&call.b, -128, 127);
+        test_ok(context, kern_gemm(context, 0, &call), "int8");
+        for (int64_t i = 0; i < 37 * 45; i++) {
+            int64_t sum = test_get_int(&call.c, i % 45);
+            for (int64_t k = 0; k < 130; k++)
+                sum += test_get_int(&call.a, i / 45 * 130 + k) * test_get_int(&call.b, k * 45 + i % 45);
+            cr_assert_eq(test_get_int(&call.out, i), sum);
+        }
+        test_release(&call.a), test_release(&call.b), test_release(&call.out), test_release(&call.c);
+        test_close(context);
+    }
+}
+
+/* The bits do not hang on tiling: a whole product equals the products of its rows. */
+Test(gemm, bits_do_not_hang_on_tiles) {
+    kern_context_t *context = test_open(0);
+    kern_tensor_t a = test_tensor(VNPU_F32, 2, (int64_t[]){150, 500}), b = test_tensor(VNPU_F32, 2, (int64_t[]){500, 200}),
+                  all = test_tensor(VNPU_F32, 2, (int64_t[]){150, 200}), one = test_tensor(VNPU_F32, 2, (int64_t[]){1, 200});
+    kern_gemm_t call = {.out = all, .a = a, .b = b, .alpha = 1};
+    test_ok(context, kern_gemm(context, 0, &call), "all");
+    for (int64_t row = 0; row < 150; row += 37) {
+        kern_gemm_t part = {.out = one, .a = a, .b = b, .alpha = 1};
+        part.a.size[0] = 1;
+        part.a.address += (uint64_t)row * 500 * 4;
+        test_ok(context, kern_gemm(context, 0, &part), "row");
+        cr_assert_eq(memcmp(shim_host(one.address, 800), shim_host(all.address + (uint64_t)row * 800, 800), 800), 0);
+    }
+    test_release(&a), test_release(&b), test_release(&all), test_release(&one);
+    test_close(context);
+}
+
+Test(gemm, refusals) {
+    kern_context_t *context = test_open(0);
+    kern_gemm_t call = {.alpha = 1, .beta = 1};
+    call.a = test_tensor(VNPU_I64, 2, (int64_t[]){4, 5});
+    call.b = test_tensor(VNPU_I64, 2, (int64_t[]){5, 6});
+    call.out = test_tensor(VNPU_I64, 2, (int64_t[]){4, 6});
+    cr_assert_eq(kern_gemm(context, 0, &call), VNPU_ERROR_UNSUPPORTED);
+    cr_assert(strstr(kern_error_detail(context), "i64"));
+    call.a.size[1] = 4;
+    cr_assert_eq(kern_gemm(context, 0, &call), VNPU_ERROR_INVALID_VALUE);
+    test_release(&call.a), test_release(&call.b), test_release(&call.out);
+    test_close(context);
+}
