@@ -27,7 +27,8 @@ struct sim_dma {
     sim_xbar_t *xbar;
     uint32_t port, memory_port;
     sim_share_t *sram;
-    /* In order of submission: requests all issued and waiting for the last data; issuing; waiting. */
+    /* In order of submission: requests all issued and waiting for the last data; issuing; waiting.
+     */
     sim_dma_op_t *draining, *current, *waiting;
     uint64_t issue_cycle; /* the front end is free */
     sim_tick_t last_end;
@@ -49,7 +50,7 @@ static sim_tick_t later(sim_tick_t a, sim_tick_t b) {
     return a > b ? a : b;
 }
 
-/* ---- requests: what they hold and cost -------------------------------------------------------------------------- */
+/* ---- requests: what they hold and cost ---- */
 
 static uint64_t data_cycles(const sim_dma_spec_t *spec, const sim_dma_op_t *op, uint64_t bytes) {
     uint64_t cycles = (bytes + spec->bytes_per_cycle - 1) / spec->bytes_per_cycle;
@@ -65,7 +66,8 @@ static uint64_t data_cycles(const sim_dma_spec_t *spec, const sim_dma_op_t *op, 
     return (uint64_t)(((wide_t)cycles * num + den - 1) / den);
 }
 
-/* The next piece of a request that holds `bytes` already: short runs share a request whole, long ones are cut. */
+/* The next piece of a request that holds `bytes` already: short runs share a request whole, long
+ * ones are cut. */
 static bool next_piece(const sim_dma_walk_t *walk, uint64_t request_bytes, uint64_t bytes,
                        sim_dma_piece_t *piece) {
     return sim_dma_walk_peek(walk, request_bytes, piece) && bytes + piece->bytes <= request_bytes;
@@ -101,13 +103,14 @@ static sim_tick_t access_dram(const sim_dma_t *unit, const request_t *request, b
     sim_tick_t now = sim_now(unit->engine), ready = now;
     for (uint64_t bytes = 0; next_piece(&walk, unit->spec.request_bytes, bytes, &piece);) {
         bytes += piece.bytes;
-        ready = later(ready, sim_dram_access(unit->dram, piece.address, piece.bytes, is_write, now));
+        ready =
+            later(ready, sim_dram_access(unit->dram, piece.address, piece.bytes, is_write, now));
         sim_dma_walk_take(&walk, &piece);
     }
     return ready;
 }
 
-/* ---- transfers: begin, end -------------------------------------------------------------------------------------- */
+/* ---- transfers: begin, end ---- */
 
 static void pump(sim_dma_t *unit);
 static void try_end(sim_dma_t *unit);
@@ -199,9 +202,10 @@ static void try_end(sim_dma_t *unit) {
     sim_event_schedule(unit->engine, &unit->end_event, tick);
 }
 
-/* ---- requests: the way through the memory system ---------------------------------------------------------------- */
+/* ---- requests: the way through the memory system ---- */
 
-/* Goes on at `tick`, at once if it is now. In phase COMPLETE, because the last stage may end the transfer in its tick. */
+/* Goes on at `tick`, at once if it is now. In phase COMPLETE, because the last stage may end the
+ * transfer in its tick. */
 static void go_on(request_t *request, sim_event_fn fn, sim_tick_t tick) {
     sim_engine_t *engine = request->unit->engine;
     sim_event_init(&request->event, SIM_PHASE_COMPLETE, fn);
@@ -324,7 +328,7 @@ static void enter(sim_dma_t *unit, request_t *request) {
     }
 }
 
-/* ---- the engine: issue ------------------------------------------------------------------------------------------ */
+/* ---- the engine: issue ---- */
 
 static void on_issue(sim_engine_t *engine, sim_event_t *event) {
     (void)engine;
@@ -332,7 +336,8 @@ static void on_issue(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = unit->built;
     sim_dma_op_t *op = request->op;
     unit->built = NULL;
-    unit->issue_cycle = sim_clock_cycle(&unit->spec.clock, sim_now(engine)) + request->engine_cycles;
+    unit->issue_cycle =
+        sim_clock_cycle(&unit->spec.clock, sim_now(engine)) + request->engine_cycles;
     request->slot_end = sim_clock_tick(&unit->spec.clock, unit->issue_cycle);
     op->not_before = request->slot_end;
     op->engine_cycles += request->engine_cycles;
@@ -343,7 +348,8 @@ static void on_issue(sim_engine_t *engine, sim_event_t *event) {
     shift(unit);
 }
 
-/* Issues the next request at the next cycle at which the engine is free, unless it is held up by what is in flight. */
+/* Issues the next request at the next cycle at which the engine is free, unless it is held up by
+ * what is in flight. */
 static void pump(sim_dma_t *unit) {
     sim_dma_op_t *op = unit->current;
     if (op == NULL || op->is_issued || sim_event_is_pending(&unit->issue_event)) return;
@@ -379,17 +385,20 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
     shift(unit);
 }
 
-/* ---- life cycle ------------------------------------------------------------------------------------------------- */
+/* ---- life cycle ---- */
 
 sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
-                            sim_xbar_t *xbar, uint32_t port, uint32_t memory_port, sim_share_t *sram,
-                            sim_dma_t **out_unit) {
+                            sim_xbar_t *xbar, uint32_t port, uint32_t memory_port,
+                            sim_share_t *sram, sim_dma_t **out_unit) {
     *out_unit = NULL;
     if (spec->bytes_per_cycle == 0 || spec->request_bytes == 0 || spec->clock.num == 0 ||
-        spec->transpose_factor.num < spec->transpose_factor.den || spec->transpose_factor.den == 0 ||
-        spec->accumulate_factor.num < spec->accumulate_factor.den || spec->accumulate_factor.den == 0)
+        spec->transpose_factor.num < spec->transpose_factor.den ||
+        spec->transpose_factor.den == 0 ||
+        spec->accumulate_factor.num < spec->accumulate_factor.den ||
+        spec->accumulate_factor.den == 0)
         return SIM_ERROR_INVALID_VALUE;
-    /* Two requests in a row hold more than request_bytes, but for the last of a run or of a transfer. */
+    /* Two requests in a row hold more than request_bytes, but for the last of a run or of a
+     * transfer. */
     uint64_t count = 2 * (spec->outstanding_bytes / spec->request_bytes + 1) + 4;
     if (count > UINT32_MAX) return SIM_ERROR_INVALID_VALUE;
     sim_dma_t *unit = calloc(1, sizeof *unit + (size_t)count * sizeof unit->request[0]);

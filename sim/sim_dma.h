@@ -1,24 +1,33 @@
 /*
- * DMA engine: one queue of transfers between DRAM and a core's scratchpad (or inside the scratchpad).
+ * DMA engine: one queue of transfers between DRAM and a core's scratchpad (or inside the
+ * scratchpad).
  *
- * A transfer is a strided walk over DRAM (5 dimensions) whose innermost contiguous stretch is a *run*. The engine
+ * A transfer is a strided walk over DRAM (5 dimensions) whose innermost contiguous stretch is a
+ * *run*. The engine
  *   1. spends descriptor_cycles (fetch, decode), then
- *   2. issues requests of whole runs (several short runs share a request; long runs are split) of at most request_bytes,
- *      each run costs run_cycles and at least ceil(run bytes / bytes_per_cycle) cycles of the engine: short runs are slow,
- *      efficiency r / (r + run_cycles * bytes_per_cycle) (half-size r = run_cycles * width, reference/timing-models.md B.4);
- *      a transpose multiplies the data cycles by transpose_factor, an accumulate by accumulate_factor,
+ *   2. issues requests of whole runs (several short runs share a request; long runs are split) of
+ *      at most request_bytes. Each run costs run_cycles and, per request that it is in,
+ *      ceil(bytes / bytes_per_cycle) cycles of the engine: short runs are slow, efficiency
+ *      r / (r + run_cycles * bytes_per_cycle), half-size r = run_cycles * bytes_per_cycle
+ *      (docs/timing.md). A transpose multiplies the data cycles by transpose_factor, an accumulate
+ *      by accumulate_factor,
  *   3. holds at most outstanding_bytes in flight (Little: throughput <= outstanding / latency),
- *   4. each request passes DRAM, crossbar and scratchpad port (reads; writes the other way: scratchpad, crossbar, DRAM),
+ *   4. each request passes DRAM, crossbar and scratchpad port (reads; writes the other way:
+ *      scratchpad, crossbar, DRAM),
  *   5. ends when its last request has arrived; done is completion_cycles later (semaphore update).
- * Transfers of one engine are pipelined one deep: the next descriptor is fetched while the last data of the previous one is in
- * flight, its requests are issued after the previous transfer's last request.
- * A read request goes to memory when its slot of the engine begins and its data passes the crossbar and the scratchpad port as it
- * comes; a write request is read from the scratchpad whole before it enters the crossbar. Accumulating on DRAM reads, then writes.
- * At most one transfer drains while the next one issues; transfers end in order. An empty transfer costs its descriptor, at least
- * one cycle.
- * Causes: USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor, runs, short last words, factors) DMA_SETUP; the
- * rest of [start, end) is split over DRAM, NOC and SRAM_CONFLICT in proportion to the time that its requests waited in each
- * (remainder to DRAM). The completion gap [end, done) is the caller's.
+ *
+ * Transfers of one engine are pipelined one deep: the next descriptor is fetched while the last
+ * data of the previous one is in flight, its requests are issued after the previous transfer's last
+ * request. At most one transfer drains while the next one issues; transfers end in order. A read
+ * request goes to memory when its slot of the engine begins, and its data passes the crossbar and
+ * the scratchpad port as it comes; a write request is read from the scratchpad whole before it
+ * enters the crossbar. Accumulating on DRAM reads, then writes. An empty transfer costs its
+ * descriptor, at least one cycle.
+ *
+ * Causes: USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor, runs, short last
+ * words, factors) DMA_SETUP; the rest of [start, end) is split over DRAM, NOC and SRAM_CONFLICT in
+ * proportion to the time that its requests waited in each (remainder to DRAM). The completion gap
+ * [end, done) is the caller's.
  */
 #ifndef SIM_DMA_H
 #define SIM_DMA_H
@@ -37,19 +46,26 @@ typedef struct sim_dma_spec {
     sim_clock_t clock;
 } sim_dma_spec_t;
 
-typedef enum sim_dma_kind { SIM_DMA_READ, SIM_DMA_WRITE, SIM_DMA_LOCAL /* scratchpad to scratchpad, or fill of it */ } sim_dma_kind_t;
+typedef enum sim_dma_kind {
+    SIM_DMA_READ,
+    SIM_DMA_WRITE,
+    SIM_DMA_LOCAL /* scratchpad to scratchpad, or fill of it */
+} sim_dma_kind_t;
 
 typedef struct sim_dma_op {
     sim_op_t op; /* first */
     sim_dma_kind_t kind;
     bool transpose, accumulate; /* accumulate on a DRAM destination: read + write */
-    /* DRAM side: runs of run_bytes at base + sum idx[d] * stride[d]; dims 0..ndims-1, dimension 0 outermost. */
+    /* DRAM side: runs of run_bytes at base + sum idx[d] * stride[d]; dims 0..ndims-1, dimension 0
+     * outermost. */
     uint64_t base;
     uint32_t ndims;
     uint32_t size[5];
     int64_t stride[5];
     uint64_t run_bytes;
-    const uint64_t *row_address; /* gather/scatter: runs at these addresses (row_count of them), instead of the walk */
+    /* gather/scatter: runs at these addresses (row_count of them) instead of the walk; borrowed
+     * until on_done */
+    const uint64_t *row_address;
     uint64_t row_count;
     uint64_t sram_bytes; /* bytes through the scratchpad port (0: as many as the runs have) */
     /* private */
@@ -63,12 +79,15 @@ typedef struct sim_dma_op {
 
 typedef struct sim_dma sim_dma_t;
 /* port: the core's crossbar port. dram, xbar, sram may be NULL (ideal). All borrowed. */
-sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram, sim_xbar_t *xbar, uint32_t port,
-                            uint32_t memory_port, sim_share_t *sram, sim_dma_t **out_unit) SIM_MUST_USE;
+sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
+                            sim_xbar_t *xbar, uint32_t port, uint32_t memory_port,
+                            sim_share_t *sram, sim_dma_t **out_unit) SIM_MUST_USE;
 void sim_dma_destroy(sim_dma_t *unit);
 void sim_dma_reset(sim_dma_t *unit);
-sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t *out_spec) SIM_MUST_USE;
-bool sim_dma_can_submit(const sim_dma_t *unit); /* at most one waiting behind the one whose requests are being issued */
+sim_status_t sim_dma_spec_from_config(const sim_config_t *config,
+                                      sim_dma_spec_t *out_spec) SIM_MUST_USE;
+/* at most one waiting behind the one whose requests are being issued */
+bool sim_dma_can_submit(const sim_dma_t *unit);
 void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op);
 
 #endif

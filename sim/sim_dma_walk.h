@@ -1,4 +1,5 @@
-/* The runs of a transfer, one after the other: a strided walk over up to five dimensions, or a list of addresses. */
+/* The runs of a transfer, one after the other: a strided walk over up to five dimensions, or a list
+ * of addresses. */
 #ifndef SIM_DMA_WALK_H
 #define SIM_DMA_WALK_H
 
@@ -22,12 +23,13 @@ typedef struct sim_dma_piece {
     bool begins_run;
 } sim_dma_piece_t;
 
-/* Dimension 0 is the outermost; a dimension of size 0 or run_bytes 0: no runs. Inner dimensions that continue the run without a gap
- * become part of it. */
-void sim_dma_walk_strided(sim_dma_walk_t *walk, uint64_t base, uint32_t ndims, const uint32_t *size, const int64_t *stride,
-                          uint64_t run_bytes);
+/* Dimension 0 is the outermost; a dimension of size 0 or run_bytes 0: no runs. Inner dimensions
+ * that continue the run without a gap become part of it. */
+void sim_dma_walk_strided(sim_dma_walk_t *walk, uint64_t base, uint32_t ndims, const uint32_t *size,
+                          const int64_t *stride, uint64_t run_bytes);
 /* row_address is borrowed. */
-void sim_dma_walk_rows(sim_dma_walk_t *walk, const uint64_t *row_address, uint64_t row_count, uint64_t run_bytes);
+void sim_dma_walk_rows(sim_dma_walk_t *walk, const uint64_t *row_address, uint64_t row_count,
+                       uint64_t run_bytes);
 /* What comes next, at most `limit` bytes of it; false at the end. */
 bool sim_dma_walk_peek(const sim_dma_walk_t *walk, uint64_t limit, sim_dma_piece_t *out_piece);
 /* Steps over a piece. */

@@ -11,10 +11,11 @@ static uint64_t later(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
-/* ---- commands --------------------------------------------------------------------------------------------------- */
+/* ---- commands ---- */
 
-uint64_t sim_dram_earliest(const sim_dram_t *dram, const sim_dram_channel_t *channel, uint32_t group,
-                           uint32_t bank, sim_dram_command_t command, uint64_t from) {
+uint64_t sim_dram_earliest(const sim_dram_t *dram, const sim_dram_channel_t *channel,
+                           uint32_t group, uint32_t bank, sim_dram_command_t command,
+                           uint64_t from) {
     uint64_t cycle = later(from, channel->next[command]);
     cycle = later(cycle, channel->group[group].next[command]);
     cycle = later(cycle, channel->bank[group * dram->bank_count + bank].next[command]);
@@ -40,7 +41,7 @@ void sim_dram_issue(sim_dram_t *dram, sim_dram_channel_t *channel, uint32_t grou
     }
 }
 
-/* ---- refresh ---------------------------------------------------------------------------------------------------- */
+/* ---- refresh ---- */
 
 static void close_all_banks(sim_dram_t *dram, sim_dram_channel_t *channel, uint64_t from) {
     uint64_t cycle = from;
@@ -53,14 +54,15 @@ static void close_all_banks(sim_dram_t *dram, sim_dram_channel_t *channel, uint6
     }
     for (uint32_t i = 0; is_open && i < dram->group_count * dram->bank_count; i++) {
         if (channel->bank[i].row == SIM_DRAM_NO_ROW) continue;
-        sim_dram_issue(dram, channel, i / dram->bank_count, i % dram->bank_count, SIM_DRAM_PRE, cycle);
+        sim_dram_issue(dram, channel, i / dram->bank_count, i % dram->bank_count, SIM_DRAM_PRE,
+                       cycle);
         channel->bank[i].row = SIM_DRAM_NO_ROW;
     }
 }
 
 /*
- * A refresh that is due when the channel gets to its next train comes before it: a train is never cut. Of the refreshes that
- * fell into an idle time only the last can still be felt.
+ * A refresh that is due when the channel gets to its next train comes before it: a train is never
+ * cut. Of the refreshes that fell into an idle time only the last can still be felt.
  */
 static void refresh(sim_dram_t *dram, sim_dram_channel_t *channel, uint64_t cycle) {
     if (cycle < channel->refresh_due) return;
@@ -74,9 +76,10 @@ static void refresh(sim_dram_t *dram, sim_dram_channel_t *channel, uint64_t cycl
     dram->stats.refreshes += missed + 1;
 }
 
-/* ---- row trains ------------------------------------------------------------------------------------------------- */
+/* ---- row trains ---- */
 
-/* Trains of one request in one channel and one row of each bank group: their bursts take turns on the bus. */
+/* Trains of one request in one channel and one row of each bank group: their bursts take turns on
+ * the bus. */
 typedef struct train {
     uint32_t group, bursts;
     uint64_t cycle; /* of the last column command placed */
@@ -102,8 +105,10 @@ static void open_row(sim_dram_t *dram, sim_dram_channel_t *channel, uint32_t gro
     state->row = row;
 }
 
-/* One column command of every train in turn, `s` apart, `l` apart within a train. Returns the last one's cycle. */
-static uint64_t one_round(train_t *const train[], uint32_t count, uint64_t last, uint32_t s, uint32_t l) {
+/* One column command of every train in turn, `s` apart, `l` apart within a train. Returns the last
+ * one's cycle. */
+static uint64_t one_round(train_t *const train[], uint32_t count, uint64_t last, uint32_t s,
+                          uint32_t l) {
     for (uint32_t i = 0; i < count; i++) {
         last = later(last + s, train[i]->cycle + l);
         train[i]->cycle = last;
@@ -112,8 +117,9 @@ static uint64_t one_round(train_t *const train[], uint32_t count, uint64_t last,
 }
 
 /*
- * `rounds` rounds. After two of them the spacing is regular: every s cycles when count * s >= l, otherwise every round takes
- * l. (After round 1 the train's commands spread over at most max((count - 1) * s, l - s), whatever round 0 looked like.)
+ * `rounds` rounds. After two of them the spacing is regular: every s cycles when count * s >= l,
+ * otherwise every round takes l. (After round 1 the train's commands spread over at most max((count
+ * - 1) * s, l - s), whatever round 0 looked like.)
  */
 static uint64_t all_rounds(train_t *const train[], uint32_t count, uint64_t rounds, uint64_t last,
                            uint32_t s, uint32_t l) {
@@ -126,7 +132,8 @@ static uint64_t all_rounds(train_t *const train[], uint32_t count, uint64_t roun
     return last + (rounds - 2) * period;
 }
 
-/* Column commands of all trains, round robin; trains that end early leave the turn to the others. */
+/* Column commands of all trains, round robin; trains that end early leave the turn to the others.
+ */
 static uint64_t place_columns(sim_dram_t *dram, sim_dram_channel_t *channel, uint32_t bank,
                               train_t train[], uint32_t count, bool is_write, uint64_t arrival) {
     sim_dram_command_t column = is_write ? SIM_DRAM_WR : SIM_DRAM_RD;
@@ -171,7 +178,8 @@ static uint64_t bursts_below(sim_dram_field_t field, uint64_t group, uint64_t en
     return whole + (rest - first < width ? rest - first : width);
 }
 
-/* The bursts [first, end) of one segment: one channel, one bank number, one row, some or all bank groups. */
+/* The bursts [first, end) of one segment: one channel, one bank number, one row, some or all bank
+ * groups. */
 static uint64_t serve_segment(sim_dram_t *dram, uint64_t first, uint64_t end, bool is_write,
                               uint64_t arrival) {
     const sim_dram_map_t *map = &dram->map;
@@ -228,7 +236,7 @@ sim_tick_t sim_dram_access(sim_dram_t *dram, uint64_t address, uint64_t bytes, b
     return sim_clock_tick(&dram->clock, done) + dram->frontend_ticks;
 }
 
-/* ---- life cycle ------------------------------------------------------------------------------------------------- */
+/* ---- life cycle ---- */
 
 void sim_dram_reset(sim_dram_t *dram) {
     uint32_t channels = dram->channel_count, groups = dram->group_count;
@@ -279,7 +287,8 @@ static sim_status_t read_config(const sim_config_t *config, sim_dram_t *dram, si
     dram->bank_count = (uint32_t)sim_config_u64(config, "dram.banks_per_group");
     dram->burst_bytes = (uint32_t)sim_config_u64(config, "dram.burst_bytes");
     dram->is_closed_page = sim_config_u64(config, "dram.page") == 1;
-    dram->frontend_ticks = (sim_config_u64(config, "dram.frontend") + SIM_TICK_PS - 1) / SIM_TICK_PS;
+    dram->frontend_ticks =
+        (sim_config_u64(config, "dram.frontend") + SIM_TICK_PS - 1) / SIM_TICK_PS;
     if (dram->group_count > MAX_GROUPS)
         return sim_error_set(err, SIM_ERROR_CONFIG, "dram.bank_groups: more than %u", MAX_GROUPS);
     return SIM_OK;

@@ -1,4 +1,5 @@
-/* Private parts of the DRAM model: timing rules as data, address mapping, state. For sim_dram*.c and their tests. */
+/* Private parts of the DRAM model: timing rules as data, address mapping, state. For sim_dram*.c
+ * and their tests. */
 #ifndef SIM_DRAM_INTERNAL_H
 #define SIM_DRAM_INTERNAL_H
 
@@ -7,10 +8,15 @@
 
 #include "sim/sim_dram.h"
 
-/* ---- rules ------------------------------------------------------------------------------------------------------ */
+/* ---- rules ---- */
 
 typedef enum sim_dram_command {
-    SIM_DRAM_ACT, SIM_DRAM_PRE, SIM_DRAM_RD, SIM_DRAM_WR, SIM_DRAM_REF, SIM_DRAM_COMMAND_COUNT
+    SIM_DRAM_ACT,
+    SIM_DRAM_PRE,
+    SIM_DRAM_RD,
+    SIM_DRAM_WR,
+    SIM_DRAM_REF,
+    SIM_DRAM_COMMAND_COUNT
 } sim_dram_command_t;
 
 typedef enum sim_dram_scope {
@@ -23,13 +29,30 @@ typedef enum sim_dram_scope {
 /* Timing parameters, cycles of dram.clock. */
 typedef enum sim_dram_param {
     SIM_DRAM_NONE = 0, /* 0 cycles */
-    SIM_DRAM_BL, SIM_DRAM_CL, SIM_DRAM_CWL, SIM_DRAM_RCDRD, SIM_DRAM_RCDWR, SIM_DRAM_RP, SIM_DRAM_RAS,
-    SIM_DRAM_TWR, SIM_DRAM_RTP, SIM_DRAM_CCD_S, SIM_DRAM_CCD_L, SIM_DRAM_RRD_S, SIM_DRAM_RRD_L, SIM_DRAM_FAW,
-    SIM_DRAM_WTR_S, SIM_DRAM_WTR_L, SIM_DRAM_RTW, SIM_DRAM_RFC, SIM_DRAM_REFI, SIM_DRAM_PARAM_COUNT
+    SIM_DRAM_BL,
+    SIM_DRAM_CL,
+    SIM_DRAM_CWL,
+    SIM_DRAM_RCDRD,
+    SIM_DRAM_RCDWR,
+    SIM_DRAM_RP,
+    SIM_DRAM_RAS,
+    SIM_DRAM_TWR,
+    SIM_DRAM_RTP,
+    SIM_DRAM_CCD_S,
+    SIM_DRAM_CCD_L,
+    SIM_DRAM_RRD_S,
+    SIM_DRAM_RRD_L,
+    SIM_DRAM_FAW,
+    SIM_DRAM_WTR_S,
+    SIM_DRAM_WTR_L,
+    SIM_DRAM_RTW,
+    SIM_DRAM_RFC,
+    SIM_DRAM_REFI,
+    SIM_DRAM_PARAM_COUNT
 } sim_dram_param_t;
 
-/* `to` comes no earlier than the sum of the parameters after `from`, seen within `scope`. window: after the
- * window-th last `from` instead of the last (tFAW). */
+/* `to` comes no earlier than the sum of the parameters after `from`, seen within `scope`. window:
+ * after the window-th last `from` instead of the last (tFAW). */
 typedef struct sim_dram_rule {
     sim_dram_command_t from, to;
     sim_dram_scope_t scope;
@@ -38,38 +61,48 @@ typedef struct sim_dram_rule {
     const char *reason;
 } sim_dram_rule_t;
 const sim_dram_rule_t *sim_dram_rules(uint32_t *out_count);
-uint64_t sim_dram_rule_cycles(const sim_dram_rule_t *rule, const uint32_t param[SIM_DRAM_PARAM_COUNT]);
+uint64_t sim_dram_rule_cycles(const sim_dram_rule_t *rule,
+                              const uint32_t param[SIM_DRAM_PARAM_COUNT]);
 
-/* What one command does to the next-allowed times: the rules of `from`, the strictest of each (scope, to). */
+/* What one command does to the next-allowed times: the rules of `from`, the strictest of each
+ * (scope, to). */
 #define SIM_DRAM_MAX_EFFECTS 10u
 typedef struct sim_dram_effects {
     uint32_t count;
-    struct { uint8_t scope, to; uint32_t cycles; } effect[SIM_DRAM_MAX_EFFECTS];
+    struct {
+        uint8_t scope, to;
+        uint32_t cycles;
+    } effect[SIM_DRAM_MAX_EFFECTS];
 } sim_dram_effects_t;
 typedef struct sim_dram_timing {
     uint32_t param[SIM_DRAM_PARAM_COUNT];
     uint32_t window_cycles; /* tFAW */
     sim_dram_effects_t after[SIM_DRAM_COMMAND_COUNT];
-    /* [is_write]: spacing of column commands of different and of the same bank group, command to end of data */
+    /* [is_write]: spacing of column commands of different and of the same bank group, command to
+     * end of data */
     uint32_t column_s[2], column_l[2], data_cycles[2];
 } sim_dram_timing_t;
 void sim_dram_timing_init(sim_dram_timing_t *timing, const uint32_t param[SIM_DRAM_PARAM_COUNT]);
 
-/* ---- mapping ---------------------------------------------------------------------------------------------------- */
+/* ---- mapping ---- */
 
-typedef struct sim_dram_field { uint8_t shift, bits; } sim_dram_field_t;
+typedef struct sim_dram_field {
+    uint8_t shift, bits;
+} sim_dram_field_t;
 
-/* Bits of the burst index (address / burst_bytes). The column may be in several pieces, least significant first. */
+/* Bits of the burst index (address / burst_bytes). The column may be in several pieces, least
+ * significant first. */
 #define SIM_DRAM_MAX_COLUMN_FIELDS 4u
-#define SIM_DRAM_PLACEMENT_BITS 40u /* address bits from here on number operands (canonical placement) */
+#define SIM_DRAM_PLACEMENT_BITS                                                                    \
+    40u /* address bits from here on number operands (canonical placement) */
 typedef struct sim_dram_map {
     sim_dram_field_t channel, group, bank, row;
     sim_dram_field_t column[SIM_DRAM_MAX_COLUMN_FIELDS];
     uint32_t column_fields;
     uint8_t burst_shift, total_bits;
-    uint8_t segment_bits; /* the low bits that are column or bank group */
-    uint64_t hash_mask;   /* low row bits that permute the banks; 0: no hash */
-    uint64_t channel_hash_mask; /* of the bits above the channel field that permute the channels; 0: no hash */
+    uint8_t segment_bits;       /* the low bits that are column or bank group */
+    uint64_t hash_mask;         /* row bits that permute the banks; 0: no hash */
+    uint64_t channel_hash_mask; /* bits of the channel that are permuted; 0: no hash */
 } sim_dram_map_t;
 
 typedef struct sim_dram_place {
@@ -77,7 +110,8 @@ typedef struct sim_dram_place {
     uint64_t row;
 } sim_dram_place_t;
 
-sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_map, sim_error_t *err) SIM_MUST_USE;
+sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_map,
+                               sim_error_t *err) SIM_MUST_USE;
 sim_dram_place_t sim_dram_map_decode(const sim_dram_map_t *map, uint64_t address);
 uint64_t sim_dram_map_stripe_bytes(const sim_dram_map_t *map);
 
@@ -85,25 +119,42 @@ static inline uint64_t sim_dram_field_get(sim_dram_field_t field, uint64_t bits)
     return (bits >> field.shift) & ((UINT64_C(1) << field.bits) - 1);
 }
 
-/*
- * Everything but the column. The hash spreads rows that would meet in one bank, and power-of-two strides that would meet in one
- * channel (it XORs the two fields' worth of bits above the channel into it). Operands of the canonical placement, numbered by the
- * high bits, start in different banks: in real memory they would rarely start in the same one.
- */
-static inline sim_dram_place_t sim_dram_map_bank(const sim_dram_map_t *map, uint64_t burst) {
-    uint64_t row = sim_dram_field_get(map->row, burst) | (burst >> map->total_bits) << map->row.bits;
-    uint64_t key = (row & map->hash_mask) ^ (burst >> (SIM_DRAM_PLACEMENT_BITS - map->burst_shift));
-    uint64_t above = burst >> (map->channel.shift + map->channel.bits);
-    sim_dram_place_t place = {.row = row};
-    place.channel = (uint32_t)(sim_dram_field_get(map->channel, burst) ^
-                               ((above ^ above >> map->channel.bits) & map->channel_hash_mask));
-    place.bank = (uint32_t)((sim_dram_field_get(map->bank, burst) ^ key) & ((UINT64_C(1) << map->bank.bits) - 1));
-    key >>= map->bank.bits;
-    place.group = (uint32_t)((sim_dram_field_get(map->group, burst) ^ key) & ((UINT64_C(1) << map->group.bits) - 1));
-    return place;
+/* XOR of the first `groups` (2, 4, 8) groups of `width` bits, in the low bits of the result. */
+static inline uint64_t sim_dram_fold(uint64_t bits, uint32_t width, uint32_t groups) {
+    bits ^= bits >> width;
+    if (groups > 2) bits ^= bits >> (2 * width);
+    if (groups > 4) bits ^= bits >> (4 * width);
+    return bits;
 }
 
-/* ---- state ------------------------------------------------------------------------------------------------------ */
+/*
+ * Everything but the column. The hash spreads rows that would meet in one bank (bank and group
+ * XORed with the folded row) and strides that would meet in one channel (channel XORed with the
+ * folded bits above it). Operands of the canonical placement, numbered by the high bits, start in
+ * different banks: in real memory they would rarely start in the same one.
+ */
+static inline sim_dram_place_t sim_dram_map_bank(const sim_dram_map_t *map, uint64_t burst) {
+    uint32_t bank_bits = map->bank.bits, group_bits = map->group.bits;
+    uint64_t row = sim_dram_field_get(map->row, burst) | (burst >> map->total_bits)
+                                                             << map->row.bits;
+    uint64_t operand = burst >> (SIM_DRAM_PLACEMENT_BITS - map->burst_shift);
+    uint64_t hashed = row & map->hash_mask;
+    uint64_t bank =
+        sim_dram_field_get(map->bank, burst) ^ operand ^ sim_dram_fold(hashed, bank_bits, 8);
+    uint64_t group = sim_dram_field_get(map->group, burst) ^ operand >> bank_bits ^
+                     sim_dram_fold(hashed >> bank_bits, group_bits, 8);
+    uint64_t above =
+        sim_dram_fold(burst >> (map->channel.shift + map->channel.bits), map->channel.bits, 4);
+    uint64_t channel = sim_dram_field_get(map->channel, burst) ^ (above & map->channel_hash_mask);
+    return (sim_dram_place_t){
+        .row = row,
+        .channel = (uint32_t)channel,
+        .bank = (uint32_t)(bank & ((UINT64_C(1) << bank_bits) - 1)),
+        .group = (uint32_t)(group & ((UINT64_C(1) << group_bits) - 1)),
+    };
+}
+
+/* ---- state ---- */
 
 #define SIM_DRAM_NO_ROW UINT64_MAX
 #define SIM_DRAM_WINDOW 4u
@@ -119,7 +170,8 @@ typedef struct sim_dram_group {
 
 typedef struct sim_dram_channel {
     uint64_t next[SIM_DRAM_COMMAND_COUNT];
-    uint64_t window[SIM_DRAM_WINDOW]; /* cycle from which the window allows the activate after each of the last ones */
+    uint64_t window[SIM_DRAM_WINDOW]; /* cycle from which the window allows the activate after each
+                                         of the last ones */
     uint32_t window_at;
     uint64_t last_column;
     uint64_t refresh_due; /* UINT64_MAX: never */
@@ -142,8 +194,9 @@ struct sim_dram {
 };
 
 /* First cycle >= `from` at which every rule allows the command. Pure. */
-uint64_t sim_dram_earliest(const sim_dram_t *dram, const sim_dram_channel_t *channel, uint32_t group, uint32_t bank,
-                           sim_dram_command_t command, uint64_t from);
+uint64_t sim_dram_earliest(const sim_dram_t *dram, const sim_dram_channel_t *channel,
+                           uint32_t group, uint32_t bank, sim_dram_command_t command,
+                           uint64_t from);
 /* Places the command; asserts that sim_dram_earliest allows it. */
 void sim_dram_issue(sim_dram_t *dram, sim_dram_channel_t *channel, uint32_t group, uint32_t bank,
                     sim_dram_command_t command, uint64_t cycle);

@@ -39,7 +39,8 @@ static sim_status_t bad(const parser_t *parser, const char *field, const char *r
                          parser->text, field, reason);
 }
 
-/* "co8" takes 3 bits, "co" what the row has left. First pass: names, counts and the bits that "co" stands for. */
+/* "co8" takes 3 bits, "co" what the row has left. First pass: names, counts and the bits that "co"
+ * stands for. */
 static sim_status_t check_field(parser_t *parser, const char *field) {
     bool *seen = strcmp(field, "ch") == 0   ? &parser->has_channel
                  : strcmp(field, "bg") == 0 ? &parser->has_group
@@ -52,7 +53,8 @@ static sim_status_t check_field(parser_t *parser, const char *field) {
         *seen = true;
         return SIM_OK;
     }
-    if (strncmp(field, "co", 2) != 0) return bad(parser, field, "not one of ro, ba, bg, ch, co, coN");
+    if (strncmp(field, "co", 2) != 0)
+        return bad(parser, field, "not one of ro, ba, bg, ch, co, coN");
     char *end;
     unsigned long bursts = strtoul(field + 2, &end, 10);
     if (field[2] < '0' || field[2] > '9' || *end != '\0' || !is_power_of_two(bursts))
@@ -133,10 +135,12 @@ static sim_status_t parse(parser_t *parser) {
     return status;
 }
 
-/* Rows fill what the other fields leave of dram.bytes; on top of the mapping their number need not be a power of two. */
+/* Rows fill what the other fields leave of dram.bytes; on top of the mapping their number need not
+ * be a power of two. */
 static sim_status_t count_rows(parser_t *parser, const sim_config_t *config) {
-    uint8_t others = (uint8_t)(parser->map->burst_shift + parser->bits_of_channel +
-                               parser->bits_of_group + parser->bits_of_bank + parser->bits_of_column);
+    uint8_t others =
+        (uint8_t)(parser->map->burst_shift + parser->bits_of_channel + parser->bits_of_group +
+                  parser->bits_of_bank + parser->bits_of_column);
     uint64_t rows = sim_config_u64(config, "dram.bytes") >> others;
     if (rows == 0 || rows << others != sim_config_u64(config, "dram.bytes"))
         return sim_error_set(parser->err, SIM_ERROR_CONFIG,
@@ -148,14 +152,16 @@ static sim_status_t count_rows(parser_t *parser, const sim_config_t *config) {
     return SIM_OK;
 }
 
-sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_map, sim_error_t *err) {
+sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_map,
+                               sim_error_t *err) {
     *out_map = (sim_dram_map_t){0};
     parser_t parser = {.map = out_map, .text = sim_config_str(config, "dram.mapping"), .err = err};
     uint8_t row_bits = 0;
     sim_status_t status = bits_of(config, "dram.burst_bytes", &out_map->burst_shift, err);
     if (status == SIM_OK) status = bits_of(config, "dram.channels", &parser.bits_of_channel, err);
     if (status == SIM_OK) status = bits_of(config, "dram.bank_groups", &parser.bits_of_group, err);
-    if (status == SIM_OK) status = bits_of(config, "dram.banks_per_group", &parser.bits_of_bank, err);
+    if (status == SIM_OK)
+        status = bits_of(config, "dram.banks_per_group", &parser.bits_of_bank, err);
     if (status == SIM_OK) status = bits_of(config, "dram.row_bytes", &row_bits, err);
     if (status != SIM_OK) return status;
     if (row_bits < out_map->burst_shift)
@@ -166,9 +172,7 @@ sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_m
     if (status != SIM_OK) return status;
     out_map->segment_bits = segment_bits(out_map);
     if (sim_config_u64(config, "dram.hash") != 0) {
-        uint32_t bits = (uint32_t)out_map->bank.bits + out_map->group.bits;
-        if (bits > out_map->row.bits) bits = out_map->row.bits;
-        out_map->hash_mask = (UINT64_C(1) << bits) - 1;
+        out_map->hash_mask = (UINT64_C(1) << out_map->row.bits) - 1;
         out_map->channel_hash_mask = (UINT64_C(1) << out_map->channel.bits) - 1;
     }
     return SIM_OK;

@@ -1,53 +1,51 @@
 #include "sim/sim_dram_internal.h"
 
-#define NO_WINDOW 0u
-
 /* clang-format off */
 static const sim_dram_rule_t rules[] = {
-    /* from         to            scope             window     parameters                                         reason */
-    {SIM_DRAM_ACT, SIM_DRAM_RD,  SIM_DRAM_BANK,    NO_WINDOW, {SIM_DRAM_RCDRD},
+    /* from, to, scope, window, parameters, reason */
+    {SIM_DRAM_ACT, SIM_DRAM_RD,  SIM_DRAM_BANK,    0, {SIM_DRAM_RCDRD},
      "the row reaches the sense amplifiers before it is read"},
-    {SIM_DRAM_ACT, SIM_DRAM_WR,  SIM_DRAM_BANK,    NO_WINDOW, {SIM_DRAM_RCDWR},
+    {SIM_DRAM_ACT, SIM_DRAM_WR,  SIM_DRAM_BANK,    0, {SIM_DRAM_RCDWR},
      "the row reaches the sense amplifiers before it is written"},
-    {SIM_DRAM_ACT, SIM_DRAM_PRE, SIM_DRAM_BANK,    NO_WINDOW, {SIM_DRAM_RAS},
+    {SIM_DRAM_ACT, SIM_DRAM_PRE, SIM_DRAM_BANK,    0, {SIM_DRAM_RAS},
      "the cells are restored before the row closes"},
-    {SIM_DRAM_ACT, SIM_DRAM_ACT, SIM_DRAM_BANK,    NO_WINDOW, {SIM_DRAM_RAS, SIM_DRAM_RP},
+    {SIM_DRAM_ACT, SIM_DRAM_ACT, SIM_DRAM_BANK,    0, {SIM_DRAM_RAS, SIM_DRAM_RP},
      "row cycle, tRC"},
-    {SIM_DRAM_PRE, SIM_DRAM_ACT, SIM_DRAM_BANK,    NO_WINDOW, {SIM_DRAM_RP},
+    {SIM_DRAM_PRE, SIM_DRAM_ACT, SIM_DRAM_BANK,    0, {SIM_DRAM_RP},
      "the bit lines are precharged before the next row opens"},
-    {SIM_DRAM_RD,  SIM_DRAM_PRE, SIM_DRAM_BANK,    NO_WINDOW, {SIM_DRAM_RTP},
+    {SIM_DRAM_RD,  SIM_DRAM_PRE, SIM_DRAM_BANK,    0, {SIM_DRAM_RTP},
      "the read leaves the array before the row closes"},
-    {SIM_DRAM_WR,  SIM_DRAM_PRE, SIM_DRAM_BANK,    NO_WINDOW, {SIM_DRAM_CWL, SIM_DRAM_BL, SIM_DRAM_TWR},
+    {SIM_DRAM_WR,  SIM_DRAM_PRE, SIM_DRAM_BANK,    0, {SIM_DRAM_CWL, SIM_DRAM_BL, SIM_DRAM_TWR},
      "the data arrives and is written to the cells before the row closes"},
-    {SIM_DRAM_ACT, SIM_DRAM_ACT, SIM_DRAM_GROUP,   NO_WINDOW, {SIM_DRAM_RRD_L},
+    {SIM_DRAM_ACT, SIM_DRAM_ACT, SIM_DRAM_GROUP,   0, {SIM_DRAM_RRD_L},
      "activates of one bank group share its supply"},
-    {SIM_DRAM_RD,  SIM_DRAM_RD,  SIM_DRAM_GROUP,   NO_WINDOW, {SIM_DRAM_CCD_L},
+    {SIM_DRAM_RD,  SIM_DRAM_RD,  SIM_DRAM_GROUP,   0, {SIM_DRAM_CCD_L},
      "one bank group has one column path"},
-    {SIM_DRAM_WR,  SIM_DRAM_WR,  SIM_DRAM_GROUP,   NO_WINDOW, {SIM_DRAM_CCD_L},
+    {SIM_DRAM_WR,  SIM_DRAM_WR,  SIM_DRAM_GROUP,   0, {SIM_DRAM_CCD_L},
      "one bank group has one column path"},
-    {SIM_DRAM_WR,  SIM_DRAM_RD,  SIM_DRAM_GROUP,   NO_WINDOW, {SIM_DRAM_CWL, SIM_DRAM_BL, SIM_DRAM_WTR_L},
+    {SIM_DRAM_WR,  SIM_DRAM_RD,  SIM_DRAM_GROUP,   0, {SIM_DRAM_CWL, SIM_DRAM_BL, SIM_DRAM_WTR_L},
      "the write drains through the group's column path before a read"},
-    {SIM_DRAM_ACT, SIM_DRAM_ACT, SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_RRD_S},
+    {SIM_DRAM_ACT, SIM_DRAM_ACT, SIM_DRAM_CHANNEL, 0, {SIM_DRAM_RRD_S},
      "activates share the supply of the device"},
     {SIM_DRAM_ACT, SIM_DRAM_ACT, SIM_DRAM_CHANNEL, SIM_DRAM_WINDOW, {SIM_DRAM_FAW},
      "at most four activates in any window of tFAW: the charge pump's limit"},
-    {SIM_DRAM_RD,  SIM_DRAM_RD,  SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_CCD_S},
+    {SIM_DRAM_RD,  SIM_DRAM_RD,  SIM_DRAM_CHANNEL, 0, {SIM_DRAM_CCD_S},
      "column commands of different bank groups"},
-    {SIM_DRAM_RD,  SIM_DRAM_RD,  SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_BL},
+    {SIM_DRAM_RD,  SIM_DRAM_RD,  SIM_DRAM_CHANNEL, 0, {SIM_DRAM_BL},
      "one burst at a time on the data bus"},
-    {SIM_DRAM_WR,  SIM_DRAM_WR,  SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_CCD_S},
+    {SIM_DRAM_WR,  SIM_DRAM_WR,  SIM_DRAM_CHANNEL, 0, {SIM_DRAM_CCD_S},
      "column commands of different bank groups"},
-    {SIM_DRAM_WR,  SIM_DRAM_WR,  SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_BL},
+    {SIM_DRAM_WR,  SIM_DRAM_WR,  SIM_DRAM_CHANNEL, 0, {SIM_DRAM_BL},
      "one burst at a time on the data bus"},
-    {SIM_DRAM_RD,  SIM_DRAM_WR,  SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_RTW},
+    {SIM_DRAM_RD,  SIM_DRAM_WR,  SIM_DRAM_CHANNEL, 0, {SIM_DRAM_RTW},
      "the data bus turns round"},
-    {SIM_DRAM_WR,  SIM_DRAM_RD,  SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_CWL, SIM_DRAM_BL, SIM_DRAM_WTR_S},
+    {SIM_DRAM_WR,  SIM_DRAM_RD,  SIM_DRAM_CHANNEL, 0, {SIM_DRAM_CWL, SIM_DRAM_BL, SIM_DRAM_WTR_S},
      "the data bus turns round"},
-    {SIM_DRAM_PRE, SIM_DRAM_REF, SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_RP},
+    {SIM_DRAM_PRE, SIM_DRAM_REF, SIM_DRAM_CHANNEL, 0, {SIM_DRAM_RP},
      "all banks are precharged before a refresh"},
-    {SIM_DRAM_REF, SIM_DRAM_ACT, SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_RFC},
+    {SIM_DRAM_REF, SIM_DRAM_ACT, SIM_DRAM_CHANNEL, 0, {SIM_DRAM_RFC},
      "a refresh occupies every bank"},
-    {SIM_DRAM_REF, SIM_DRAM_REF, SIM_DRAM_CHANNEL, NO_WINDOW, {SIM_DRAM_RFC},
+    {SIM_DRAM_REF, SIM_DRAM_REF, SIM_DRAM_CHANNEL, 0, {SIM_DRAM_RFC},
      "a refresh occupies every bank"},
 };
 /* clang-format on */
@@ -57,7 +55,8 @@ const sim_dram_rule_t *sim_dram_rules(uint32_t *out_count) {
     return rules;
 }
 
-uint64_t sim_dram_rule_cycles(const sim_dram_rule_t *rule, const uint32_t param[SIM_DRAM_PARAM_COUNT]) {
+uint64_t sim_dram_rule_cycles(const sim_dram_rule_t *rule,
+                              const uint32_t param[SIM_DRAM_PARAM_COUNT]) {
     return (uint64_t)param[rule->plus[0]] + param[rule->plus[1]] + param[rule->plus[2]];
 }
 
@@ -91,7 +90,7 @@ void sim_dram_timing_init(sim_dram_timing_t *timing, const uint32_t param[SIM_DR
         timing->param[i] = param[i];
     for (uint32_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         uint32_t cycles = (uint32_t)sim_dram_rule_cycles(&rules[i], param);
-        if (rules[i].window != NO_WINDOW)
+        if (rules[i].window != 0)
             timing->window_cycles = cycles;
         else
             add_effect(&timing->after[rules[i].from], &rules[i], cycles);

@@ -10,7 +10,8 @@ struct sim_matrix {
     sim_share_t *share[2]; /* scratchpad, accumulator */
     sim_matrix_op_t *current, *waiting;
     uint64_t free_cycle;    /* end of the last operation */
-    uint64_t preload_cycle; /* from here on the weight port and a weight buffer are free for the next one */
+    uint64_t preload_cycle; /* from here on the weight port and a weight buffer are free for the
+                               next one */
 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b) {
@@ -30,15 +31,17 @@ static uint64_t load_cycles(const sim_matrix_spec_t *spec, uint64_t k_used) {
     return ceil_div(k_used, spec->load_rows_per_cycle);
 }
 
-/* What two weight buffers leave visible of a load behind a fold of `stream` cycles; one buffer hides nothing. */
+/* What two weight buffers leave visible of a load behind a fold of `stream` cycles; one buffer
+ * hides nothing. */
 static uint64_t exposed(const sim_matrix_spec_t *spec, uint64_t load, uint64_t stream) {
     if (spec->weight_buffers == 1) return load;
     return load > stream ? load - stream : 0;
 }
 
 /*
- * Folds run n outer, k inner, so loads repeat as (full, ..., full, last). Fold 0's load is kept apart: whether it is
- * hidden is known when the operation before it ends. The others overlap the fold before them.
+ * Folds run n outer, k inner, so loads repeat as (full, ..., full, last). Fold 0's load is kept
+ * apart: whether it is hidden is known when the operation before it ends. The others overlap the
+ * fold before them.
  */
 static void plan(const sim_matrix_spec_t *spec, sim_matrix_op_t *op) {
     uint64_t folds = sim_matrix_folds(spec, op->k, op->n);
@@ -67,14 +70,16 @@ uint64_t sim_matrix_cold_cycles(const sim_matrix_spec_t *spec, uint32_t m, uint3
     return op.load_cycles + op.array_cycles;
 }
 
-static void count_bytes(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op, uint64_t bytes[2]) {
+static void count_bytes(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
+                        uint64_t bytes[2]) {
     uint64_t k_folds = ceil_div(op->k, spec->rows), n_folds = ceil_div(op->n, spec->cols);
     uint64_t results = (uint64_t)op->m * op->n * op->out_bytes;
     bytes[0] = bytes[1] = 0;
     if (op->stream_cycles == 0) return;
     bytes[0] = (uint64_t)op->m * op->k * n_folds * op->in_bytes;
     if (op->load_cycles > 0) bytes[0] += (uint64_t)op->k * op->n * op->weight_bytes;
-    /* Every k fold writes its sums; all but the first read them again, the first one when it accumulates. */
+    /* Every k fold writes its sums; all but the first read them again, the first one when it
+     * accumulates. */
     bytes[1] = results * (2 * k_folds - 1 + op->accumulate);
 }
 
@@ -157,8 +162,8 @@ void sim_matrix_submit(sim_matrix_t *unit, sim_matrix_op_t *op) {
         unit->waiting = op;
 }
 
-sim_status_t sim_matrix_create(sim_engine_t *engine, const sim_matrix_spec_t *spec, sim_share_t *sram,
-                               sim_share_t *acc, sim_matrix_t **out_unit) {
+sim_status_t sim_matrix_create(sim_engine_t *engine, const sim_matrix_spec_t *spec,
+                               sim_share_t *sram, sim_share_t *acc, sim_matrix_t **out_unit) {
     *out_unit = NULL;
     if (spec->rows == 0 || spec->cols == 0 || spec->load_rows_per_cycle == 0 ||
         spec->weight_buffers < 1 || spec->weight_buffers > 2 || spec->min_stream_cycles == 0 ||
@@ -190,7 +195,8 @@ sim_status_t sim_matrix_spec_from_config(const sim_config_t *config, sim_matrix_
         .weight_buffers = (uint32_t)sim_config_u64(config, "matrix.weight_buffers"),
         .load_rows_per_cycle = (uint32_t)sim_config_u64(config, "matrix.load_rows_per_cycle"),
         .min_stream_cycles = (uint32_t)sim_config_u64(config, "matrix.min_stream_cycles"),
-        /* The operands come through the scratchpad: its latency is part of the way to the result. */
+        /* The operands come through the scratchpad: its latency is part of the way to the result.
+         */
         .pipeline_cycles = (uint32_t)(sim_config_u64(config, "matrix.pipeline_cycles") +
                                       sim_config_u64(config, "sram.latency_cycles")),
     };

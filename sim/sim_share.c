@@ -5,11 +5,12 @@
 __extension__ typedef unsigned __int128 wide_t;
 
 /*
- * Progress of a stream is kept in its own full-rate ticks, with PROGRESS_BITS of fraction: `remaining` starts at
- * min_ticks << PROGRESS_BITS and shrinks by `rate` <= 1 << PROGRESS_BITS per tick. A stream at its own rate is
- * therefore exact whatever bytes and ticks are, and a rate that is rounded down never ends a stream early.
- * Demands and the capacity are bytes per tick with BYTE_BITS of fraction, all rounded down: demands that add up to
- * the capacity do not contend because of rounding.
+ * Progress of a stream is kept in its own full-rate ticks, with PROGRESS_BITS of fraction:
+ * `remaining` starts at min_ticks << PROGRESS_BITS and shrinks by `rate` <= 1 << PROGRESS_BITS per
+ * tick. A stream at its own rate is therefore exact whatever bytes and ticks are, and a rate that
+ * is rounded down never ends a stream early. Demands and the capacity are bytes per tick with
+ * BYTE_BITS of fraction, all rounded down: demands that add up to the capacity do not contend
+ * because of rounding.
  */
 #define PROGRESS_BITS 24u
 #define FULL_RATE     (UINT64_C(1) << PROGRESS_BITS)
@@ -37,7 +38,8 @@ static void advance(sim_share_t *share) {
     }
 }
 
-/* Max-min: streams are sorted by demand, so each takes its demand or an equal part of what is left. */
+/* Max-min: streams are sorted by demand, so each takes its demand or an equal part of what is left.
+ */
 static void divide(sim_share_t *share) {
     uint64_t left = capacity(share);
     for (uint32_t i = 0; i < share->count; i++) {

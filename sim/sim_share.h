@@ -1,10 +1,11 @@
 /*
  * A bandwidth shared by concurrent streams (the ports of a scratchpad or accumulator), fluid model.
  *
- * A stream moves `bytes` and, alone, takes `min_ticks` (its own engine's rate). While the sum of the demands bytes/min_ticks
- * stays within the capacity every stream runs at its own rate and ends exactly at start + min_ticks; otherwise the capacity
- * is divided max-min fairly and the streams that get less end later. Progress is kept in integers (fixed point, rounded so
- * that a stream never ends early); finish times are recomputed only when a stream starts or ends.
+ * A stream moves `bytes` and, alone, takes `min_ticks` (its own engine's rate). While the sum of
+ * the demands bytes/min_ticks stays within the capacity every stream runs at its own rate and ends
+ * exactly at start + min_ticks; otherwise the capacity is divided max-min fairly and the streams
+ * that get less end later. Progress is kept in integers (fixed point, rounded so that a stream
+ * never ends early); finish times are recomputed only when a stream starts or ends.
  */
 #ifndef SIM_SHARE_H
 #define SIM_SHARE_H
@@ -39,10 +40,12 @@ struct sim_share {
 };
 
 /* bytes_per_cycle >= 1. Caller's memory. */
-void sim_share_init(sim_share_t *share, sim_engine_t *engine, const sim_clock_t *clock, uint64_t bytes_per_cycle);
+void sim_share_init(sim_share_t *share, sim_engine_t *engine, const sim_clock_t *clock,
+                    uint64_t bytes_per_cycle);
 /* New epoch: no stream, statistics kept. */
 void sim_share_reset(sim_share_t *share);
-/* Starts now. bytes == 0: a pure delay of min_ticks. min_ticks == 0 with bytes > 0: as fast as the capacity allows. */
+/* Starts now. bytes == 0: a pure delay of min_ticks. min_ticks == 0 with bytes > 0: as fast as the
+ * capacity allows. */
 void sim_share_start(sim_share_t *share, sim_stream_t *stream);
 
 #endif

@@ -49,9 +49,9 @@ static void on_start(sim_engine_t *engine, sim_event_t *event) {
     begin(engine, SIM_CONTAINER_OF(event, sim_span_t, event));
 }
 
-void sim_span_start(sim_engine_t *engine, sim_span_t *span, const sim_clock_t *clock, sim_tick_t start,
-                    sim_tick_t min_ticks, sim_share_t *const share[2], const uint64_t bytes[2],
-                    sim_span_fn on_end) {
+void sim_span_start(sim_engine_t *engine, sim_span_t *span, const sim_clock_t *clock,
+                    sim_tick_t start, sim_tick_t min_ticks, sim_share_t *const share[2],
+                    const uint64_t bytes[2], sim_span_fn on_end) {
     if (min_ticks == 0) sim_bug("sim_span", sim_now(engine), "an operation without time");
     span->on_end = on_end;
     span->clock = clock;

@@ -96,12 +96,13 @@ void sim_vector_submit(sim_vector_t *unit, sim_vector_op_t *op) {
                    on_lanes_free);
 }
 
-sim_status_t sim_vector_create(sim_engine_t *engine, const sim_vector_spec_t *spec, sim_share_t *sram,
-                               sim_share_t *acc, sim_vector_t **out_unit) {
+sim_status_t sim_vector_create(sim_engine_t *engine, const sim_vector_spec_t *spec,
+                               sim_share_t *sram, sim_share_t *acc, sim_vector_t **out_unit) {
     *out_unit = NULL;
     if (spec->lanes == 0 || spec->clock.num == 0) return SIM_ERROR_INVALID_VALUE;
     for (int cls = SIM_VECTOR_NONE + 1; cls < SIM_VECTOR_CLASS_COUNT; cls++)
-        if (spec->passes[cls].num == 0 || spec->passes[cls].den == 0) return SIM_ERROR_INVALID_VALUE;
+        if (spec->passes[cls].num == 0 || spec->passes[cls].den == 0)
+            return SIM_ERROR_INVALID_VALUE;
     sim_vector_t *unit = calloc(1, sizeof *unit);
     if (unit == NULL) return SIM_ERROR_OUT_OF_MEMORY;
     unit->engine = engine;
@@ -133,7 +134,8 @@ sim_status_t sim_vector_spec_from_config(const sim_config_t *config, sim_vector_
                 [SIM_VECTOR_ALU] = sim_config_ratio(config, "vector.passes.alu"),
                 [SIM_VECTOR_MUL] = sim_config_ratio(config, "vector.passes.mul"),
                 [SIM_VECTOR_DIV] = sim_config_ratio(config, "vector.passes.div"),
-                [SIM_VECTOR_TRANSCENDENTAL] = sim_config_ratio(config, "vector.passes.transcendental"),
+                [SIM_VECTOR_TRANSCENDENTAL] =
+                    sim_config_ratio(config, "vector.passes.transcendental"),
                 [SIM_VECTOR_CAST] = sim_config_ratio(config, "vector.passes.cast"),
                 [SIM_VECTOR_REDUCE] = sim_config_ratio(config, "vector.passes.reduce"),
             },

@@ -1,9 +1,10 @@
 /*
  * Vector unit: `lanes` elements per pass. One operation over `outer` rows of `inner` elements takes
  *   startup + outer * ceil(inner / lanes) * (passes(class) + passes(class2)) cycles
- * (+ outer-independent tail of reduce_tail cycles for reductions); operand bytes stream through the SRAM and accumulator
- * shares. Rates: NKI's public engine model, ONNXim; docs/timing.md. Causes: startup and tail FILL_DRAIN; elements that do
- * not fill the last vector UNUSED_LANES (cycles * (1 - elements / (vectors * lanes)), rounded down); stretch SRAM_CONFLICT.
+ * (+ outer-independent tail of reduce_tail cycles for reductions); operand bytes stream through the
+ * SRAM and accumulator shares. Rates: NKI's public engine model, ONNXim; docs/timing.md. Causes:
+ * startup and tail FILL_DRAIN; elements that do not fill the last vector UNUSED_LANES (cycles * (1
+ * - elements / (vectors * lanes)), rounded down); stretch SRAM_CONFLICT.
  */
 #ifndef SIM_VECTOR_H
 #define SIM_VECTOR_H
@@ -14,12 +15,12 @@
 #include "sim/sim_span.h"
 
 typedef enum sim_vector_class {
-    SIM_VECTOR_NONE = 0,      /* no second operation */
-    SIM_VECTOR_ALU,           /* add, sub, max, compare, logic, select */
+    SIM_VECTOR_NONE = 0, /* no second operation */
+    SIM_VECTOR_ALU,      /* add, sub, max, compare, logic, select */
     SIM_VECTOR_MUL,
-    SIM_VECTOR_DIV,           /* div, recip, sqrt, rsqrt, fmod, pow counts as DIV + TRANSCENDENTAL */
+    SIM_VECTOR_DIV, /* div, recip, sqrt, rsqrt, fmod, pow counts as DIV + TRANSCENDENTAL */
     SIM_VECTOR_TRANSCENDENTAL,
-    SIM_VECTOR_CAST,          /* copy and cast */
+    SIM_VECTOR_CAST, /* copy and cast */
     SIM_VECTOR_REDUCE,
     SIM_VECTOR_CLASS_COUNT
 } sim_vector_class_t;
@@ -41,14 +42,18 @@ typedef struct sim_vector_op {
 } sim_vector_op_t;
 
 typedef struct sim_vector sim_vector_t;
-sim_status_t sim_vector_create(sim_engine_t *engine, const sim_vector_spec_t *spec, sim_share_t *sram, sim_share_t *acc,
+sim_status_t sim_vector_create(sim_engine_t *engine, const sim_vector_spec_t *spec,
+                               sim_share_t *sram, sim_share_t *acc,
                                sim_vector_t **out_unit) SIM_MUST_USE;
 void sim_vector_destroy(sim_vector_t *unit);
 void sim_vector_reset(sim_vector_t *unit);
-sim_status_t sim_vector_spec_from_config(const sim_config_t *config, sim_vector_spec_t *out_spec) SIM_MUST_USE;
+sim_status_t sim_vector_spec_from_config(const sim_config_t *config,
+                                         sim_vector_spec_t *out_spec) SIM_MUST_USE;
 bool sim_vector_can_submit(const sim_vector_t *unit); /* nothing in [start, end) */
 void sim_vector_submit(sim_vector_t *unit, sim_vector_op_t *op);
-uint64_t sim_vector_cycles(const sim_vector_spec_t *spec, uint64_t outer, uint64_t inner, sim_vector_class_t cls,
-                           sim_vector_class_t cls2); /* start -> end, closed form, no memory limits */
+uint64_t
+sim_vector_cycles(const sim_vector_spec_t *spec, uint64_t outer, uint64_t inner,
+                  sim_vector_class_t cls,
+                  sim_vector_class_t cls2); /* start -> end, closed form, no memory limits */
 
 #endif

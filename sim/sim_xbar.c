@@ -49,8 +49,9 @@ static uint64_t later(uint64_t a, uint64_t b) {
 }
 
 /*
- * The head leaves as soon as the source port is free and enters the destination as soon as that one is free; each port is
- * busy for the message at its own width, the tail arrives when the slower of the two has passed it.
+ * The head leaves as soon as the source port is free and enters the destination as soon as that one
+ * is free; each port is busy for the message at its own width, the tail arrives when the slower of
+ * the two has passed it.
  */
 sim_tick_t sim_xbar_send(sim_xbar_t *xbar, uint32_t src_port, uint32_t dst_port, uint64_t bytes,
                          sim_tick_t now) {

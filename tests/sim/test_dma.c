@@ -19,7 +19,9 @@ static sim_dma_spec_t spec_of(void) {
 }
 
 /* One row of one bank is 1 KiB of consecutive bytes; no refresh: closed forms hold. */
-#define QUIET "dram.channels=1,dram.bytes=64MiB,dram.trefi=0,dram.hash=false,dram.mapping=ro-ba-bg-co,dram.frontend=10ns"
+#define QUIET                                                                                      \
+    "dram.channels=1,dram.bytes=64MiB,dram.trefi=0,dram.hash=false,dram.mapping=ro-ba-bg-co,dram." \
+    "frontend=10ns"
 
 /* Cycles of noc.clock = 1 GHz: 20 and 256 bytes a cycle at the core. */
 enum { NOC_LATENCY = 20, NOC_WIDTH = 256 };
@@ -46,7 +48,9 @@ static void bench_init(bench_t *bench, const sim_dma_spec_t *spec, const char *o
         sim_share_init(sram, bench->engine, &spec->clock, 2048);
     }
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(sim_dma_create(bench->engine, spec, bench->dram, bench->xbar, 0, 4, sram, &bench->unit[i]), SIM_OK);
+        cr_assert_eq(sim_dma_create(bench->engine, spec, bench->dram, bench->xbar, 0, 4, sram,
+                                    &bench->unit[i]),
+                     SIM_OK);
 }
 
 static void bench_reset(bench_t *bench) {
@@ -68,9 +72,14 @@ static void bench_fini(bench_t *bench) {
 }
 
 /* `runs` runs of run_bytes, `stride` bytes apart. */
-static sim_dma_op_t op_of(bench_t *bench, sim_dma_kind_t kind, uint64_t base, uint32_t runs, int64_t stride,
-                          uint64_t run_bytes) {
-    sim_dma_op_t op = {.kind = kind, .base = base, .ndims = 1, .size = {runs}, .stride = {stride}, .run_bytes = run_bytes};
+static sim_dma_op_t op_of(bench_t *bench, sim_dma_kind_t kind, uint64_t base, uint32_t runs,
+                          int64_t stride, uint64_t run_bytes) {
+    sim_dma_op_t op = {.kind = kind,
+                       .base = base,
+                       .ndims = 1,
+                       .size = {runs},
+                       .stride = {stride},
+                       .run_bytes = run_bytes};
     watch(&op.op, bench->count);
     return op;
 }
@@ -79,7 +88,7 @@ static uint64_t words(uint64_t bytes) {
     return (bytes + 255) / 256;
 }
 
-/* ---- alone, ideal memory: the engine's own cost --------------------------------------------------------------- */
+/* ---- alone, ideal memory: the engine's own cost ---- */
 
 Test(dma, isolated_runs_follow_the_half_size_curve) {
     const uint64_t run[] = {4, 32, 255, 256, 257, 512, 1024, 2048, 4096, 5000, 65536};
@@ -101,8 +110,10 @@ Test(dma, isolated_runs_follow_the_half_size_curve) {
             cr_assert_eq(op.op.start, 0);
             expect_causes_sum(&op.op);
             cr_assert_eq(op.op.cause[SIM_CAUSE_USEFUL], runs * run[i] * TICKS / 256);
-            cr_assert_eq(op.op.cause[SIM_CAUSE_DMA_SETUP], cycles * TICKS - runs * run[i] * TICKS / 256);
-            if (run[i] % 256 == 0 && run[i] <= 4096) /* efficiency r / (r + run_cycles * width), exactly */
+            cr_assert_eq(op.op.cause[SIM_CAUSE_DMA_SETUP],
+                         cycles * TICKS - runs * run[i] * TICKS / 256);
+            if (run[i] % 256 == 0 &&
+                run[i] <= 4096) /* efficiency r / (r + run_cycles * width), exactly */
                 cr_assert_eq((cycles - 64) * run[i], runs * words(run[i]) * (run[i] + 256));
             bench_fini(&bench);
         }
@@ -112,7 +123,11 @@ Test(dma, runs_without_a_gap_are_one_run) {
     sim_dma_spec_t spec = spec_of();
     bench_t bench;
     bench_init(&bench, &spec, NULL);
-    sim_dma_op_t op = {.kind = SIM_DMA_READ, .ndims = 3, .size = {2, 4, 8}, .stride = {1 << 20, 512, 64}, .run_bytes = 64};
+    sim_dma_op_t op = {.kind = SIM_DMA_READ,
+                       .ndims = 3,
+                       .size = {2, 4, 8},
+                       .stride = {1 << 20, 512, 64},
+                       .run_bytes = 64};
     watch(&op.op, bench.count);
     sim_dma_submit(bench.unit[0], &op);
     expect_at(bench.engine, &bench.count[0], 1, (64 + 2 * (1 + 2048 / 256)) * TICKS);
@@ -149,9 +164,10 @@ Test(dma, an_empty_transfer_costs_its_descriptor) {
     }
 }
 
-/* ---- through the memory system -------------------------------------------------------------------------------- */
+/* ---- through the memory system ---- */
 
-/* When `bytes` of one closed row that are asked for at `now` are back: 10 ns each way, DRAM cycles of 5 ticks. */
+/* When `bytes` of one closed row that are asked for at `now` are back: 10 ns each way, DRAM cycles
+ * of 5 ticks. */
 static sim_tick_t dram_read_ready(sim_tick_t now, uint64_t bytes) {
     return (now + 80 + 4) / 5 * 5 + (23 + 23 + 2 + (bytes / 32 - 1) * 4) * 5 + 80;
 }
@@ -167,13 +183,15 @@ Test(dma, latency_of_one_read) {
         bench_init(&bench, &spec, QUIET);
         sim_dma_op_t op = op_of(&bench, SIM_DMA_READ, 0, 1, 0, bytes);
         sim_dma_submit(bench.unit[0], &op);
-        /* descriptor, DRAM, crossbar from its next edge on (the scratchpad takes the data as it comes), completion */
+        /* descriptor, DRAM, crossbar from its next edge on (the scratchpad takes the data as it
+         * comes), completion */
         sim_tick_t ready = dram_read_ready(64 * TICKS, bytes);
         sim_tick_t end = up(ready) + (NOC_LATENCY + words(bytes)) * TICKS;
         expect_at(bench.engine, &bench.count[0], 1, end);
         expect_at(bench.engine, &bench.count[1], 1, end + 32 * TICKS);
         expect_causes_sum(&op.op);
-        cr_assert_eq(op.op.cause[SIM_CAUSE_DMA_SETUP] + op.op.cause[SIM_CAUSE_USEFUL], (64 + 1 + words(bytes)) * TICKS);
+        cr_assert_eq(op.op.cause[SIM_CAUSE_DMA_SETUP] + op.op.cause[SIM_CAUSE_USEFUL],
+                     (64 + 1 + words(bytes)) * TICKS);
         cr_assert_gt(op.op.cause[SIM_CAUSE_DRAM], op.op.cause[SIM_CAUSE_NOC]);
         cr_assert_gt(op.op.cause[SIM_CAUSE_NOC], 0);
         cr_assert_eq(op.op.cause[SIM_CAUSE_SRAM_CONFLICT], 0);
@@ -190,7 +208,8 @@ Test(dma, latency_of_one_write) {
         bench_init(&bench, &spec, QUIET);
         sim_dma_op_t op = op_of(&bench, SIM_DMA_WRITE, 0, 1, 0, bytes);
         sim_dma_submit(bench.unit[0], &op);
-        sim_tick_t sent = (64 + 1 + words(bytes)) * TICKS, arrived = sent + (NOC_LATENCY + words(bytes)) * TICKS;
+        sim_tick_t sent = (64 + 1 + words(bytes)) * TICKS,
+                   arrived = sent + (NOC_LATENCY + words(bytes)) * TICKS;
         /* the DRAM sees it at its next edge: tRCD, bursts of one bank, tCWL */
         sim_tick_t done = (arrived + 80 + 4) / 5 * 5 + (20 + 8 + 2 + (bytes / 32 - 1) * 4) * 5 + 80;
         expect_at(bench.engine, &bench.count[0], 1, up(done));
@@ -242,7 +261,12 @@ Test(dma, strides_and_negative_strides_touch_what_they_should) {
     bench_t bench;
     bench_init(&bench, &spec, QUIET);
     /* 3 x 5 runs of 64 bytes, backwards in the outer dimension */
-    sim_dma_op_t op = {.kind = SIM_DMA_READ, .base = 1 << 20, .ndims = 2, .size = {3, 5}, .stride = {-65536, 1024}, .run_bytes = 64};
+    sim_dma_op_t op = {.kind = SIM_DMA_READ,
+                       .base = 1 << 20,
+                       .ndims = 2,
+                       .size = {3, 5},
+                       .stride = {-65536, 1024},
+                       .run_bytes = 64};
     watch(&op.op, bench.count);
     sim_dma_submit(bench.unit[0], &op);
     (void)sim_engine_run(bench.engine);
@@ -265,10 +289,11 @@ Test(dma, scratchpad_bytes_may_differ_from_the_runs) {
     bench_fini(&bench);
 }
 
-/* ---- bandwidth ------------------------------------------------------------------------------------------------ */
+/* ---- bandwidth ---- */
 
 /* The whole default DRAM behind a slow frontend: `latency` picoseconds each way dominate. */
-static double bytes_per_tick(const sim_dma_spec_t *spec, const char *overrides, sim_dma_kind_t kind, uint64_t bytes) {
+static double bytes_per_tick(const sim_dma_spec_t *spec, const char *overrides, sim_dma_kind_t kind,
+                             uint64_t bytes) {
     bench_t bench;
     bench_init(&bench, spec, overrides);
     sim_dma_op_t op = op_of(&bench, kind, 0, 1, 0, bytes);
@@ -287,9 +312,11 @@ Test(dma, little_limits_a_long_latency_memory) {
     for (uint64_t outstanding = 16384; outstanding <= 131072; outstanding *= 2) {
         spec.outstanding_bytes = outstanding;
         double latency = 2 * 16000;
-        double rate = bytes_per_tick(&spec, "dram.frontend=2us,dram.trefi=0", SIM_DMA_READ, 8 << 20);
+        double rate =
+            bytes_per_tick(&spec, "dram.frontend=2us,dram.trefi=0", SIM_DMA_READ, 8 << 20);
         cr_assert_leq(rate, (double)outstanding / latency);
-        cr_assert_geq(rate, (double)outstanding / (latency + 4096)); /* 512 ns for DRAM, crossbar and queues */
+        cr_assert_geq(rate, (double)outstanding /
+                                (latency + 4096)); /* 512 ns for DRAM, crossbar and queues */
     }
 }
 
@@ -308,13 +335,15 @@ Test(dma, two_engines_share_a_crossbar_port) {
     sim_dma_spec_t spec = spec_of();
     bench_t bench;
     bench_init(&bench, &spec, "dram.trefi=0");
-    sim_dma_op_t a = op_of(&bench, SIM_DMA_READ, 0, 1, 0, 4 << 20), b = op_of(&bench, SIM_DMA_READ, 1 << 30, 1, 0, 4 << 20);
+    sim_dma_op_t a = op_of(&bench, SIM_DMA_READ, 0, 1, 0, 4 << 20),
+                 b = op_of(&bench, SIM_DMA_READ, 1 << 30, 1, 0, 4 << 20);
     sim_dma_submit(bench.unit[0], &a);
     sim_dma_submit(bench.unit[1], &b);
     (void)sim_engine_run(bench.engine);
     cr_assert_eq(bench.count[1], 2);
     uint64_t port_ticks = (8 << 20) / NOC_WIDTH * TICKS;
-    sim_tick_t end = a.op.end > b.op.end ? a.op.end : b.op.end, other = a.op.end > b.op.end ? b.op.end : a.op.end;
+    sim_tick_t end = a.op.end > b.op.end ? a.op.end : b.op.end,
+               other = a.op.end > b.op.end ? b.op.end : a.op.end;
     cr_assert_geq(end, port_ticks);
     cr_assert_leq((double)end, (double)port_ticks * 1.02);
     cr_assert_geq((double)other, (double)end * 0.95); /* fairly */
@@ -328,7 +357,8 @@ Test(dma, a_busy_scratchpad_is_named) {
     sim_dma_spec_t spec = spec_of();
     bench_t bench;
     bench_init(&bench, &spec, "dram.trefi=0");
-    /* a stream that asks for all of the scratchpad: max-min leaves the engine its own width, 1/8 of it */
+    /* a stream that asks for all of the scratchpad: max-min leaves the engine its own width, 1/8 of
+     * it */
     sim_stream_t hog = {.bytes = 2048 * 40000, .min_ticks = 40000 * TICKS};
     sim_dma_op_t op = op_of(&bench, SIM_DMA_READ, 0, 1, 0, 1 << 20);
     sim_share_start(&bench.sram, &hog);
@@ -352,7 +382,7 @@ Test(dma, a_busy_scratchpad_is_named) {
     bench_fini(&bench);
 }
 
-/* ---- transfers behind each other ------------------------------------------------------------------------------ */
+/* ---- transfers behind each other ---- */
 
 Test(dma, the_next_descriptor_hides_behind_the_last_data) {
     sim_dma_spec_t spec = spec_of();
@@ -370,13 +400,15 @@ Test(dma, the_next_descriptor_hides_behind_the_last_data) {
     bench_fini(&bench);
     /* a long way to memory: b's descriptor and requests go while a's data comes */
     bench_init(&bench, &spec, "dram.frontend=1us,dram.trefi=0");
-    sim_dma_op_t c = op_of(&bench, SIM_DMA_READ, 0, 1, 0, 4096), d = op_of(&bench, SIM_DMA_READ, 1 << 20, 1, 0, 4096);
+    sim_dma_op_t c = op_of(&bench, SIM_DMA_READ, 0, 1, 0, 4096),
+                 d = op_of(&bench, SIM_DMA_READ, 1 << 20, 1, 0, 4096);
     sim_dma_submit(bench.unit[0], &c);
     sim_dma_submit(bench.unit[0], &d);
     (void)sim_engine_run(bench.engine);
     cr_assert_eq(bench.count[1], 2);
     cr_assert_geq(c.op.end, 16000);
-    cr_assert_eq(d.op.end - c.op.end, 81 * TICKS); /* one behind the other by what the front end needs */
+    cr_assert_eq(d.op.end - c.op.end,
+                 81 * TICKS); /* one behind the other by what the front end needs */
     cr_assert_eq(d.op.start, c.op.end);
     expect_causes_sum(&c.op);
     expect_causes_sum(&d.op);
@@ -412,9 +444,15 @@ static void run_mixed(bench_t *bench, sim_dma_op_t op[2][CHAIN], uint64_t *row) 
         for (uint32_t i = 0; i < CHAIN; i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
             sim_dma_kind_t kind = (sim_dma_kind_t)(seed >> 33) % 3;
-            op[e][i] = (sim_dma_op_t){.kind = kind, .base = seed >> 32 & 0xfffff, .ndims = 2, .run_bytes = seed >> 40 & 0x1fff,
-                                      .size = {(uint32_t)(seed >> 55 & 3), (uint32_t)(seed >> 58 & 7)}, .stride = {1 << 20, 9000},
-                                      .transpose = i % 5 == 0, .accumulate = i % 7 == 0};
+            op[e][i] =
+                (sim_dma_op_t){.kind = kind,
+                               .base = seed >> 32 & 0xfffff,
+                               .ndims = 2,
+                               .run_bytes = seed >> 40 & 0x1fff,
+                               .size = {(uint32_t)(seed >> 55 & 3), (uint32_t)(seed >> 58 & 7)},
+                               .stride = {1 << 20, 9000},
+                               .transpose = i % 5 == 0,
+                               .accumulate = i % 7 == 0};
             if (i % 11 == 0) {
                 op[e][i].row_address = row;
                 op[e][i].row_count = 16;
@@ -465,7 +503,8 @@ Test(dma, a_long_mix_ends_in_order_and_repeats_after_a_reset) {
 }
 
 Test(dma, spec_comes_from_the_config) {
-    sim_config_t *config = config_new("default", "dma.bytes_per_cycle=64B,dma.outstanding_bytes=8KiB,dma.transpose_factor=10/9");
+    sim_config_t *config = config_new(
+        "default", "dma.bytes_per_cycle=64B,dma.outstanding_bytes=8KiB,dma.transpose_factor=10/9");
     sim_dma_spec_t spec;
     cr_assert_eq(sim_dma_spec_from_config(config, &spec), SIM_OK);
     cr_assert_eq(spec.bytes_per_cycle, 64);
@@ -479,7 +518,8 @@ Test(dma, a_useless_spec_is_refused) {
     sim_dma_spec_t spec = spec_of();
     spec.transpose_factor = (sim_ratio_t){1, 2};
     sim_dma_t *unit = (sim_dma_t *)&spec;
-    cr_assert_eq(sim_dma_create(engine, &spec, NULL, NULL, 0, 0, NULL, &unit), SIM_ERROR_INVALID_VALUE);
+    cr_assert_eq(sim_dma_create(engine, &spec, NULL, NULL, 0, 0, NULL, &unit),
+                 SIM_ERROR_INVALID_VALUE);
     cr_assert_null(unit);
     sim_engine_destroy(engine);
 }

@@ -7,12 +7,30 @@
 
 #define TICKS 5u /* a cycle of 1.6 GHz is 625 ps */
 
-/* One channel of the default chip, no frontend, no refresh: every cycle that is left is the DRAM's own. */
+/* One channel of the default chip, no frontend, no refresh: every cycle that is left is the DRAM's
+ * own. */
 #define BARE "dram.channels=1,dram.bytes=64MiB,dram.frontend=0ps,dram.trefi=0,dram.hash=false"
 
 /* The default chip's timing, in cycles. */
-enum { BL = 2, CL = 23, CWL = 8, RCDRD = 23, RCDWR = 20, RP = 23, RAS = 55, TWR = 26, RTP = 8, CCD_S = 2, CCD_L = 4,
-       RRD = 7, WTR_S = 10, WTR_L = 13, RTW = 19, RFC = 560, REFI = 6240 };
+enum {
+    BL = 2,
+    CL = 23,
+    CWL = 8,
+    RCDRD = 23,
+    RCDWR = 20,
+    RP = 23,
+    RAS = 55,
+    TWR = 26,
+    RTP = 8,
+    CCD_S = 2,
+    CCD_L = 4,
+    RRD = 7,
+    WTR_S = 10,
+    WTR_L = 13,
+    RTW = 19,
+    RFC = 560,
+    REFI = 6240
+};
 
 static sim_dram_t *dram_new(const char *overrides) {
     sim_config_t *config = config_new("default", overrides);
@@ -23,20 +41,22 @@ static sim_dram_t *dram_new(const char *overrides) {
     return dram;
 }
 
-static uint64_t read_cycles(sim_dram_t *dram, uint64_t address, uint64_t bytes, uint64_t now_cycles) {
+static uint64_t read_cycles(sim_dram_t *dram, uint64_t address, uint64_t bytes,
+                            uint64_t now_cycles) {
     sim_tick_t done = sim_dram_access(dram, address, bytes, false, now_cycles * TICKS);
     cr_assert_eq(done % TICKS, 0);
     return done / TICKS;
 }
 
-static uint64_t write_cycles(sim_dram_t *dram, uint64_t address, uint64_t bytes, uint64_t now_cycles) {
+static uint64_t write_cycles(sim_dram_t *dram, uint64_t address, uint64_t bytes,
+                             uint64_t now_cycles) {
     return sim_dram_access(dram, address, bytes, true, now_cycles * TICKS) / TICKS;
 }
 
 /* Consecutive bursts stay in one bank; rows of one bank are 1 KiB x 16 banks apart. */
-#define ONE_BANK  BARE ",dram.mapping=ro-ba-bg-co"
-#define NEXT_ROW  (UINT64_C(16) * 1024)
-#define NEXT_BANK (UINT64_C(4) * 1024)
+#define ONE_BANK   BARE ",dram.mapping=ro-ba-bg-co"
+#define NEXT_ROW   (UINT64_C(16) * 1024)
+#define NEXT_BANK  (UINT64_C(4) * 1024)
 #define NEXT_GROUP UINT64_C(1024)
 
 Test(dram, idle_latencies) {
@@ -58,8 +78,9 @@ Test(dram, idle_latencies) {
 }
 
 Test(dram, frontend_comes_each_way_and_requests_start_at_an_edge) {
-    sim_dram_t *dram = dram_new("dram.channels=1,dram.bytes=64MiB,dram.frontend=10ns,dram.trefi=0,dram.hash=false,"
-                                "dram.mapping=ro-ba-bg-co");
+    sim_dram_t *dram =
+        dram_new("dram.channels=1,dram.bytes=64MiB,dram.frontend=10ns,dram.trefi=0,dram.hash=false,"
+                 "dram.mapping=ro-ba-bg-co");
     sim_tick_t latency = (RCDRD + CL + BL) * TICKS + 2 * 80;
     cr_assert_eq(sim_dram_access(dram, 0, 32, false, 0), latency);
     /* 5001 ticks + 80 is one tick past an edge: the DRAM sees it at 5085 */
@@ -72,7 +93,8 @@ Test(dram, one_bank_streams_at_ccd_l) {
         sim_dram_t *dram = dram_new(ONE_BANK);
         cr_assert_eq(read_cycles(dram, 0, bursts * 32, 0), RCDRD + (bursts - 1) * CCD_L + CL + BL);
         sim_dram_reset(dram);
-        cr_assert_eq(write_cycles(dram, 0, bursts * 32, 0), RCDWR + (bursts - 1) * CCD_L + CWL + BL);
+        cr_assert_eq(write_cycles(dram, 0, bursts * 32, 0),
+                     RCDWR + (bursts - 1) * CCD_L + CWL + BL);
         /* one by one it is the same */
         sim_dram_reset(dram);
         uint64_t last = 0;
@@ -87,17 +109,22 @@ Test(dram, two_bank_groups_stream_at_ccd_s) {
     sim_dram_t *dram = dram_new(BARE ",dram.mapping=ro-ba-co-bg,dram.bank_groups=2");
     for (uint64_t bursts = 2; bursts <= 64; bursts++) {
         sim_dram_reset(dram);
-        /* the second activate comes tRRD after the first; from there a burst every CCD_S, CCD_L within a group */
+        /* the second activate comes tRRD after the first; from there a burst every CCD_S, CCD_L
+         * within a group */
         uint64_t last = RCDRD + RRD + (bursts - 2) * CCD_S;
-        cr_assert_eq(read_cycles(dram, 0, bursts * 32, 0), last + CL + BL, "%d bursts", (int)bursts);
+        cr_assert_eq(read_cycles(dram, 0, bursts * 32, 0), last + CL + BL, "%d bursts",
+                     (int)bursts);
         /* rows are open now: from the first column command on */
-        cr_assert_eq(read_cycles(dram, 0, bursts * 32, 2000), 2000 + (bursts - 1) * CCD_S + CL + BL);
+        cr_assert_eq(read_cycles(dram, 0, bursts * 32, 2000),
+                     2000 + (bursts - 1) * CCD_S + CL + BL);
     }
     sim_dram_destroy(dram);
 }
 
-/* A brute-force order of column commands, burst by burst: what the closed form of a train must equal. */
-static uint64_t brute_force(const uint32_t *bursts, const uint64_t *ready, uint32_t groups, uint32_t s, uint32_t l) {
+/* A brute-force order of column commands, burst by burst: what the closed form of a train must
+ * equal. */
+static uint64_t brute_force(const uint32_t *bursts, const uint64_t *ready, uint32_t groups,
+                            uint32_t s, uint32_t l) {
     uint64_t last = 0, own[4] = {0}, left = 0;
     uint32_t placed[4] = {0};
     for (uint32_t g = 0; g < groups; g++)
@@ -117,11 +144,13 @@ static uint64_t brute_force(const uint32_t *bursts, const uint64_t *ready, uint3
 }
 
 Test(dram, trains_of_several_groups_equal_burst_by_burst) {
-    const char *const ccd[] = {",dram.tccd_s=2,dram.tccd_l=4", ",dram.tccd_s=2,dram.tccd_l=11", ",dram.tccd_s=3,dram.tccd_l=3"};
+    const char *const ccd[] = {",dram.tccd_s=2,dram.tccd_l=4", ",dram.tccd_s=2,dram.tccd_l=11",
+                               ",dram.tccd_s=3,dram.tccd_l=3"};
     const uint32_t spacing[][2] = {{2, 4}, {2, 11}, {3, 3}};
     for (size_t c = 0; c < 3; c++) {
         char overrides[256];
-        (void)snprintf(overrides, sizeof overrides, "%s%s", BARE ",dram.mapping=ro-ba-co4-bg-co8", ccd[c]);
+        (void)snprintf(overrides, sizeof overrides, "%s%s", BARE ",dram.mapping=ro-ba-co4-bg-co8",
+                       ccd[c]);
         sim_dram_t *dram = dram_new(overrides);
         for (uint64_t first = 0; first < 40; first += 3)
             for (uint64_t count = 1; first + count <= 128; count += 5) {
@@ -133,9 +162,10 @@ Test(dram, trains_of_several_groups_equal_burst_by_burst) {
                     bursts[(i / 8 - first / 8) % 4]++;
                 for (uint32_t g = 0; g < 4; g++)
                     ready[g] = bursts[g] > 0 ? RCDRD + RRD * activates++ : 0;
-                uint64_t expected = brute_force(bursts, ready, 4, spacing[c][0], spacing[c][1]) + CL + BL;
-                cr_assert_eq(read_cycles(dram, first * 32, count * 32, 0), expected, "first %d count %d", (int)first,
-                             (int)count);
+                uint64_t expected =
+                    brute_force(bursts, ready, 4, spacing[c][0], spacing[c][1]) + CL + BL;
+                cr_assert_eq(read_cycles(dram, first * 32, count * 32, 0), expected,
+                             "first %d count %d", (int)first, (int)count);
             }
         sim_dram_destroy(dram);
     }
@@ -187,7 +217,8 @@ Test(dram, another_bank_opens_while_one_streams) {
     sim_dram_t *dram = dram_new(ONE_BANK);
     uint64_t first = read_cycles(dram, 0, 1024, 0);
     cr_assert_eq(first, RCDRD + 31 * CCD_L + CL + BL);
-    /* its row opened at cycle 7; its columns follow the first train's: same group CCD_L, another group CCD_S */
+    /* its row opened at cycle 7; its columns follow the first train's: same group CCD_L, another
+     * group CCD_S */
     cr_assert_eq(read_cycles(dram, NEXT_GROUP, 32, 0), first + CCD_S);
     cr_assert_eq(read_cycles(dram, NEXT_BANK, 32, 0), first + CCD_L);
     sim_dram_destroy(dram);
@@ -202,14 +233,16 @@ Test(dram, closed_page_closes_behind_every_access) {
     sim_dram_destroy(dram);
 }
 
-/* ---- refresh ---------------------------------------------------------------------------------------------------- */
+/* ---- refresh ---- */
 
-#define REFRESHING "dram.channels=1,dram.bytes=64MiB,dram.frontend=0ps,dram.hash=false,dram.mapping=ro-ba-bg-co"
+#define REFRESHING                                                                                 \
+    "dram.channels=1,dram.bytes=64MiB,dram.frontend=0ps,dram.hash=false,dram.mapping=ro-ba-bg-co"
 
 Test(dram, a_refresh_blocks_from_when_it_is_due) {
     const uint64_t due = REFI / 2; /* channel 0 of 1 */
     sim_dram_t *dram = dram_new(REFRESHING);
-    cr_assert_eq(read_cycles(dram, 0, 32, due - 1), due - 1 + RCDRD + CL + BL); /* before it: not held up */
+    cr_assert_eq(read_cycles(dram, 0, 32, due - 1),
+                 due - 1 + RCDRD + CL + BL); /* before it: not held up */
     cr_assert_eq(sim_dram_stats(dram)->refreshes, 0);
     sim_dram_reset(dram);
     cr_assert_eq(read_cycles(dram, 0, 32, due), due + RFC + RCDRD + CL + BL);
@@ -221,15 +254,18 @@ Test(dram, a_refresh_blocks_from_when_it_is_due) {
     sim_dram_reset(dram);
     /* over when the access comes */
     cr_assert_eq(read_cycles(dram, 0, 32, due + RFC), due + RFC + RCDRD + CL + BL);
-    /* and the row is closed again when ten more are missed in idle time; the last of them is still felt */
-    cr_assert_eq(read_cycles(dram, 0, 32, due + 10 * REFI + 1), due + 10 * REFI + RFC + RCDRD + CL + BL);
+    /* and the row is closed again when ten more are missed in idle time; the last of them is still
+     * felt */
+    cr_assert_eq(read_cycles(dram, 0, 32, due + 10 * REFI + 1),
+                 due + 10 * REFI + RFC + RCDRD + CL + BL);
     cr_assert_eq(sim_dram_stats(dram)->refreshes, 11);
     sim_dram_destroy(dram);
 }
 
 Test(dram, refresh_is_staggered_over_the_channels) {
     const uint64_t channels = 8;
-    sim_dram_t *dram = dram_new("dram.channels=8,dram.bytes=64MiB,dram.frontend=0ps,dram.hash=false,dram.mapping=ro-ba-bg-co-ch");
+    sim_dram_t *dram = dram_new("dram.channels=8,dram.bytes=64MiB,dram.frontend=0ps,dram.hash="
+                                "false,dram.mapping=ro-ba-bg-co-ch");
     for (uint64_t i = 0; i < channels; i++) {
         uint64_t due = (2 * i + 1) * REFI / (2 * channels);
         sim_dram_reset(dram);
@@ -240,8 +276,10 @@ Test(dram, refresh_is_staggered_over_the_channels) {
     sim_dram_destroy(dram);
 }
 
-/* Streams `bytes` in requests of `request` bytes, `window` of them in flight; returns the ticks that it took. */
-static sim_tick_t stream(sim_dram_t *dram, uint64_t bytes, uint64_t request, uint32_t window, bool is_write) {
+/* Streams `bytes` in requests of `request` bytes, `window` of them in flight; returns the ticks
+ * that it took. */
+static sim_tick_t stream(sim_dram_t *dram, uint64_t bytes, uint64_t request, uint32_t window,
+                         bool is_write) {
     sim_tick_t *done = calloc(window, sizeof *done), now = 0, last = 0;
     cr_assert_not_null(done);
     for (uint64_t i = 0; i < bytes / request; i++) {
@@ -256,9 +294,12 @@ static sim_tick_t stream(sim_dram_t *dram, uint64_t bytes, uint64_t request, uin
 
 Test(dram, the_long_run_loses_the_refresh_duty) {
     const uint64_t bytes = UINT64_C(32) << 20;
-    sim_dram_t *dram = dram_new("dram.channels=1,dram.bytes=64MiB,dram.hash=false,dram.mapping=ro-ba-co-bg");
-    sim_dram_t *free_running = dram_new("dram.channels=1,dram.bytes=64MiB,dram.hash=false,dram.mapping=ro-ba-co-bg,dram.trefi=0");
-    double with = (double)stream(dram, bytes, 4096, 32, false), without = (double)stream(free_running, bytes, 4096, 32, false);
+    sim_dram_t *dram =
+        dram_new("dram.channels=1,dram.bytes=64MiB,dram.hash=false,dram.mapping=ro-ba-co-bg");
+    sim_dram_t *free_running = dram_new(
+        "dram.channels=1,dram.bytes=64MiB,dram.hash=false,dram.mapping=ro-ba-co-bg,dram.trefi=0");
+    double with = (double)stream(dram, bytes, 4096, 32, false),
+           without = (double)stream(free_running, bytes, 4096, 32, false);
     double loss = 1 - without / with;
     /* tRFC of every tREFI, and at most closing and reopening the rows around it */
     cr_assert_geq(loss, 0.999 * RFC / REFI);
@@ -278,7 +319,8 @@ Test(dram, a_sequential_stream_reaches_nine_tenths_of_what_refresh_leaves) {
     double bound = 819.2e9 * (1 - (double)RFC / REFI);
     for (int is_write = 0; is_write < 2; is_write++) {
         sim_dram_reset(dram);
-        double seconds = (double)stream(dram, bytes, 4096, 256, is_write == 1) * SIM_TICK_PS * 1e-12;
+        double seconds =
+            (double)stream(dram, bytes, 4096, 256, is_write == 1) * SIM_TICK_PS * 1e-12;
         cr_assert_geq((double)bytes / seconds, 0.9 * bound);
         cr_assert_leq((double)bytes / seconds, bound);
         const sim_dram_stats_t *stats = sim_dram_stats(dram);
@@ -306,7 +348,8 @@ Test(dram, a_reset_gives_the_same_again) {
         uint64_t seed = 7;
         for (int i = 0; i < 500; i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
-            sim_tick_t done = sim_dram_access(dram, seed >> 31, 1 + (seed & 4095), seed >> 63, (sim_tick_t)i * 100);
+            sim_tick_t done = sim_dram_access(dram, seed >> 31, 1 + (seed & 4095), seed >> 63,
+                                              (sim_tick_t)i * 100);
             if (run == 0) first[i] = done;
             cr_assert_eq(done, first[i]);
         }

@@ -4,8 +4,11 @@
 #include "sim/sim_dram_internal.h"
 #include "tests/sim/units.h"
 
-/* 4 channels x 2 groups x 4 banks x 8 bursts x 32 B: 8 KiB of one row of every bank; 128 rows in 1 MiB. */
-#define SMALL "dram.bytes=1MiB,dram.channels=4,dram.bank_groups=2,dram.banks_per_group=4,dram.row_bytes=256B,dram.burst_bytes=32B,"
+/* 4 channels x 2 groups x 4 banks x 8 bursts x 32 B: 8 KiB of one row of every bank; 128 rows in 1
+ * MiB. */
+#define SMALL                                                                                      \
+    "dram.bytes=1MiB,dram.channels=4,dram.bank_groups=2,dram.banks_per_group=4,dram.row_bytes="    \
+    "256B,dram.burst_bytes=32B,"
 
 static sim_dram_map_t map_of(const char *overrides) {
     sim_config_t *config = config_new("default", overrides);
@@ -16,15 +19,17 @@ static sim_dram_map_t map_of(const char *overrides) {
     return map;
 }
 
-static const char *const mappings[] = {"ro-ba-ch-bg-co",     "ro-ba-co-ch-co4-bg", "ro-co2-ba-co-ch-co2-bg", "ba-ro-co-bg-ch",
-                                       "ch-bg-ba-ro-co",     "co-ro-ba-bg-ch",     "ro-ba-bg-ch-co8",        "ro-co4-bg-co2-ba-ch",
-                                       "ro-ba-co2-co2-bg-co2-ch"};
+static const char *const mappings[] = {
+    "ro-ba-ch-bg-co",  "ro-ba-co-ch-co4-bg",  "ro-co2-ba-co-ch-co2-bg",
+    "ba-ro-co-bg-ch",  "ch-bg-ba-ro-co",      "co-ro-ba-bg-ch",
+    "ro-ba-bg-ch-co8", "ro-co4-bg-co2-ba-ch", "ro-ba-co2-co2-bg-co2-ch"};
 
 Test(dram_map, is_a_bijection) {
     for (size_t m = 0; m < sizeof mappings / sizeof mappings[0]; m++)
         for (int hash = 0; hash < 2; hash++) {
             char overrides[300];
-            (void)snprintf(overrides, sizeof overrides, SMALL "dram.mapping=%s,dram.hash=%s", mappings[m], hash ? "true" : "false");
+            (void)snprintf(overrides, sizeof overrides, SMALL "dram.mapping=%s,dram.hash=%s",
+                           mappings[m], hash ? "true" : "false");
             sim_dram_map_t map = map_of(overrides);
             uint8_t *seen = calloc(1, 32768);
             cr_assert_not_null(seen);
@@ -35,7 +40,8 @@ Test(dram_map, is_a_bijection) {
                 cr_assert_lt(at.bank, 4);
                 cr_assert_lt(at.column, 8);
                 cr_assert_lt(at.row, 128);
-                uint64_t index = (((at.row * 4 + at.channel) * 2 + at.group) * 4 + at.bank) * 8 + at.column;
+                uint64_t index =
+                    (((at.row * 4 + at.channel) * 2 + at.group) * 4 + at.bank) * 8 + at.column;
                 cr_assert_eq(seen[index]++, 0, "%s: burst %d", mappings[m], (int)burst);
             }
             free(seen);
@@ -83,11 +89,13 @@ Test(dram_map, operands_of_the_canonical_placement_start_in_different_banks) {
 Test(dram_map, the_stripe_repeats_channel_group_and_column) {
     for (size_t m = 0; m < sizeof mappings / sizeof mappings[0]; m++) {
         char overrides[300];
-        (void)snprintf(overrides, sizeof overrides, SMALL "dram.mapping=%s,dram.hash=false", mappings[m]);
+        (void)snprintf(overrides, sizeof overrides, SMALL "dram.mapping=%s,dram.hash=false",
+                       mappings[m]);
         sim_dram_map_t map = map_of(overrides);
         uint64_t stripe = sim_dram_map_stripe_bytes(&map);
         for (uint64_t address = 0; address + stripe < 1 << 20; address += 32) {
-            sim_dram_place_t a = sim_dram_map_decode(&map, address), b = sim_dram_map_decode(&map, address + stripe);
+            sim_dram_place_t a = sim_dram_map_decode(&map, address),
+                             b = sim_dram_map_decode(&map, address + stripe);
             cr_assert_eq(a.channel, b.channel, "%s", mappings[m]);
             cr_assert_eq(a.group, b.group, "%s", mappings[m]);
             cr_assert_eq(a.column, b.column, "%s", mappings[m]);
@@ -98,7 +106,8 @@ Test(dram_map, the_stripe_repeats_channel_group_and_column) {
 }
 
 Test(dram_map, a_number_of_rows_that_is_no_power_of_two) {
-    sim_dram_map_t map = map_of("dram.bytes=24GiB,dram.channels=32,dram.mapping=ro-ba-co-ch-co8-bg,dram.hash=false");
+    sim_dram_map_t map =
+        map_of("dram.bytes=24GiB,dram.channels=32,dram.mapping=ro-ba-co-ch-co8-bg,dram.hash=false");
     uint64_t last = (UINT64_C(24) << 30) - 32;
     sim_dram_place_t at = sim_dram_map_decode(&map, last);
     cr_assert_eq(at.row, (UINT64_C(24) << 30) / (32 * 16 * 1024) - 1);
@@ -107,7 +116,9 @@ Test(dram_map, a_number_of_rows_that_is_no_power_of_two) {
 }
 
 Test(dram_map, wrong_mappings_are_refused_by_name) {
-    static const struct { const char *overrides, *text; } cases[] = {
+    static const struct {
+        const char *overrides, *text;
+    } cases[] = {
         {"dram.mapping=ro-ba-bg-ch-xx", "\"xx\""},
         {"dram.mapping=ba-bg-ch-co", "\"ro\": missing"},
         {"dram.mapping=ro-ba-bg-co", "\"ch\": missing"},
@@ -125,7 +136,8 @@ Test(dram_map, wrong_mappings_are_refused_by_name) {
         sim_config_t *config = config_new("default", cases[i].overrides);
         sim_error_t err = {0};
         sim_dram_t *dram = (sim_dram_t *)&err;
-        cr_assert_eq(sim_dram_create(config, &dram, &err), SIM_ERROR_CONFIG, "%s", cases[i].overrides);
+        cr_assert_eq(sim_dram_create(config, &dram, &err), SIM_ERROR_CONFIG, "%s",
+                     cases[i].overrides);
         cr_assert_null(dram);
         cr_assert_not_null(strstr(err.text, cases[i].text), "%s: %s", cases[i].overrides, err.text);
         sim_config_destroy(config);

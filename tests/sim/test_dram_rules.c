@@ -26,7 +26,8 @@ static void only(sim_dram_t *dram, const sim_dram_rule_t *rule, uint32_t cycles)
     sim_dram_reset(dram);
 }
 
-static uint64_t earliest(const sim_dram_t *dram, const sim_dram_rule_t *rule, uint32_t group, uint32_t bank) {
+static uint64_t earliest(const sim_dram_t *dram, const sim_dram_rule_t *rule, uint32_t group,
+                         uint32_t bank) {
     return sim_dram_earliest(dram, dram->channel, group, bank, rule->to, START);
 }
 
@@ -63,7 +64,8 @@ Test(dram_rules, every_rule_is_tight_and_stays_in_its_scope) {
 Test(dram_rules, every_rule_has_a_reason_and_every_parameter_a_rule) {
     uint32_t count;
     const sim_dram_rule_t *rules = sim_dram_rules(&count);
-    bool is_used[SIM_DRAM_PARAM_COUNT] = {[SIM_DRAM_NONE] = true, [SIM_DRAM_CL] = true, [SIM_DRAM_REFI] = true};
+    bool is_used[SIM_DRAM_PARAM_COUNT] = {
+        [SIM_DRAM_NONE] = true, [SIM_DRAM_CL] = true, [SIM_DRAM_REFI] = true};
     for (uint32_t i = 0; i < count; i++) {
         cr_assert_not_null(rules[i].reason);
         cr_assert_gt(strlen(rules[i].reason), 5);

@@ -20,12 +20,14 @@ Test(link, closed_form) {
     /* an exbibyte does not overflow on the way */
     spec.bytes_per_s = 1000000 * GHZ;
     spec.header_bytes = 0;
-    cr_assert_eq(sim_link_transfer_ps(&spec, UINT64_C(1) << 60), 800000 + ((UINT64_C(1) << 60) + 999) / 1000);
+    cr_assert_eq(sim_link_transfer_ps(&spec, UINT64_C(1) << 60),
+                 800000 + ((UINT64_C(1) << 60) + 999) / 1000);
 }
 
 Test(link, spec_comes_from_the_config) {
-    sim_config_t *config = config_new("default", "link.bandwidth=64GB/s,link.latency=1us,link.setup=2us,"
-                                                 "link.payload_bytes=128B,link.header_bytes=16B");
+    sim_config_t *config =
+        config_new("default", "link.bandwidth=64GB/s,link.latency=1us,link.setup=2us,"
+                              "link.payload_bytes=128B,link.header_bytes=16B");
     sim_link_spec_t spec;
     cr_assert_eq(sim_link_spec_from_config(config, &spec), SIM_OK);
     cr_assert_eq(sim_link_transfer_ps(&spec, 128), 3000000 + 2250);

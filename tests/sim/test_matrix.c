@@ -25,11 +25,14 @@ typedef struct bench {
     uint64_t count[2];
 } bench_t;
 
-static void bench_init(bench_t *bench, const sim_matrix_spec_t *spec, uint64_t sram_bytes_per_cycle) {
+static void bench_init(bench_t *bench, const sim_matrix_spec_t *spec,
+                       uint64_t sram_bytes_per_cycle) {
     *bench = (bench_t){.engine = engine_new()};
     bool is_ideal = sram_bytes_per_cycle == 0;
     if (!is_ideal) sim_share_init(&bench->share, bench->engine, &spec->clock, sram_bytes_per_cycle);
-    cr_assert_eq(sim_matrix_create(bench->engine, spec, is_ideal ? NULL : &bench->share, NULL, &bench->unit), SIM_OK);
+    cr_assert_eq(
+        sim_matrix_create(bench->engine, spec, is_ideal ? NULL : &bench->share, NULL, &bench->unit),
+        SIM_OK);
 }
 
 static void bench_fini(bench_t *bench) {
@@ -38,13 +41,15 @@ static void bench_fini(bench_t *bench) {
 }
 
 static sim_matrix_op_t op_of(bench_t *bench, uint32_t m, uint32_t k, uint32_t n, sim_ratio_t rate) {
-    sim_matrix_op_t op = {.m = m, .k = k, .n = n, .rate = rate, .in_bytes = 4, .weight_bytes = 4, .out_bytes = 4};
+    sim_matrix_op_t op = {
+        .m = m, .k = k, .n = n, .rate = rate, .in_bytes = 4, .weight_bytes = 4, .out_bytes = 4};
     watch(&op.op, bench->count);
     return op;
 }
 
 /* The definition, fold by fold: what the closed forms must equal. */
-static uint64_t cold_by_folds(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n, sim_ratio_t rate) {
+static uint64_t cold_by_folds(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n,
+                              sim_ratio_t rate) {
     uint64_t load_free = 0, stream_free = 0, stream_start = 0;
     for (uint32_t j = 0; j < n; j += spec->cols) {
         for (uint32_t i = 0; i < k; i += spec->rows) {
@@ -83,10 +88,11 @@ Test(matrix, cold_cycles_are_those_of_the_folds) {
                     sim_matrix_spec_t spec = spec_of(8, 16, buffers);
                     spec.load_rows_per_cycle = load;
                     spec.min_stream_cycles = min_stream;
-                    uint32_t m = sizes[i % count], k = sizes[i / count % count], n = sizes[i / count / count % count];
+                    uint32_t m = sizes[i % count], k = sizes[i / count % count],
+                             n = sizes[i / count / count % count];
                     sim_ratio_t rate = rates[i / count / count / count];
-                    cr_assert_eq(sim_matrix_cold_cycles(&spec, m, k, n, rate), cold_by_folds(&spec, m, k, n, rate),
-                                 "%u %u %u", m, k, n);
+                    cr_assert_eq(sim_matrix_cold_cycles(&spec, m, k, n, rate),
+                                 cold_by_folds(&spec, m, k, n, rate), "%u %u %u", m, k, n);
                 }
 }
 
@@ -127,7 +133,8 @@ Test(matrix, partial_tiles_of_129_cubed) {
     bench_fini(&bench);
 }
 
-/* Submits `count` operations as early as the unit takes them, all at the start of time; returns the last end in cycles. */
+/* Submits `count` operations as early as the unit takes them, all at the start of time; returns the
+ * last end in cycles. */
 typedef struct feeder {
     sim_matrix_t *unit;
     sim_matrix_op_t *op;
@@ -272,12 +279,20 @@ Test(matrix, operand_bytes_of_folds_and_accumulation) {
         sim_share_init(&acc, engine, &spec.clock, 1 << 20);
         sim_matrix_t *unit;
         cr_assert_eq(sim_matrix_create(engine, &spec, &sram, &acc, &unit), SIM_OK);
-        sim_matrix_op_t op = {.m = 10, .k = 20, .n = 12, .rate = ONE, .accumulate = accumulate == 1,
-                              .in_bytes = 2, .weight_bytes = 1, .out_bytes = 4};
+        sim_matrix_op_t op = {.m = 10,
+                              .k = 20,
+                              .n = 12,
+                              .rate = ONE,
+                              .accumulate = accumulate == 1,
+                              .in_bytes = 2,
+                              .weight_bytes = 1,
+                              .out_bytes = 4};
         sim_matrix_submit(unit, &op);
         (void)sim_engine_run(engine);
-        cr_assert_eq(sram.total_bytes, 10u * 20 * 2 * 2 + 20u * 12); /* input once per column fold */
-        cr_assert_eq(acc.total_bytes, 10u * 12 * 4 * (5 + (uint64_t)accumulate)); /* 3 writes, 2 or 3 reads */
+        cr_assert_eq(sram.total_bytes,
+                     10u * 20 * 2 * 2 + 20u * 12); /* input once per column fold */
+        cr_assert_eq(acc.total_bytes,
+                     10u * 12 * 4 * (5 + (uint64_t)accumulate)); /* 3 writes, 2 or 3 reads */
         sim_matrix_destroy(unit);
         sim_engine_destroy(engine);
     }
@@ -340,7 +355,8 @@ Test(matrix, a_reset_gives_the_same_again) {
 }
 
 Test(matrix, spec_comes_from_the_config) {
-    sim_config_t *config = config_new("default", "matrix.rows=64,matrix.pipeline_cycles=5,sram.latency_cycles=7");
+    sim_config_t *config =
+        config_new("default", "matrix.rows=64,matrix.pipeline_cycles=5,sram.latency_cycles=7");
     sim_matrix_spec_t spec;
     cr_assert_eq(sim_matrix_spec_from_config(config, &spec), SIM_OK);
     cr_assert_eq(spec.rows, 64);

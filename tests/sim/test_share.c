@@ -24,7 +24,8 @@ static void bench_init(bench_t *bench, uint64_t bytes_per_cycle, uint64_t hz) {
 }
 
 static sim_stream_t stream_of(bench_t *bench, uint64_t bytes, sim_tick_t min_ticks) {
-    return (sim_stream_t){.on_end = on_end, .owner = &bench->ended, .bytes = bytes, .min_ticks = min_ticks};
+    return (sim_stream_t){
+        .on_end = on_end, .owner = &bench->ended, .bytes = bytes, .min_ticks = min_ticks};
 }
 
 typedef struct starter {
@@ -95,7 +96,8 @@ Test(share, a_later_stream_slows_only_the_overlap) {
     starter_t starter;
     sim_share_start(&bench.share, &a);
     start_at(&bench, &starter, &b, 400);
-    /* From 400 both move at half: b's 500 take 1000; a has 600 left, 500 of them done at 1400, then alone. */
+    /* From 400 both move at half: b's 500 take 1000; a has 600 left, 500 of them done at 1400, then
+     * alone. */
     expect_at(bench.engine, &bench.ended, 1, 1400);
     expect_at(bench.engine, &bench.ended, 2, 1500);
     cr_assert_eq(b.end, 1400);
@@ -117,7 +119,8 @@ Test(share, max_min_gives_the_small_one_all_it_asks_for) {
     /* At 600 the big ones have moved 7200 of 9600 bytes each; the rest goes at 16 bytes a tick. */
     (void)sim_engine_run_until(bench.engine, 749);
     cr_assert_eq(bench.ended, 1);
-    (void)sim_engine_run_until(bench.engine, 751); /* 3/8 is whole in fixed point, 12/32 may round once */
+    (void)sim_engine_run_until(bench.engine,
+                               751); /* 3/8 is whole in fixed point, 12/32 may round once */
     cr_assert_eq(bench.ended, 3);
     cr_assert_eq(big.end, other.end);
     sim_engine_destroy(bench.engine);
@@ -152,8 +155,9 @@ Test(share, no_bytes_is_a_delay_and_no_time_is_the_capacity) {
     sim_engine_destroy(bench.engine);
 }
 
-/* Random starts: no stream ends before its own time nor before the capacity could have moved all bytes, and the share is
- * never idle while it has work: the last end is the capacity's own time, give or take a tick a stream. */
+/* Random starts: no stream ends before its own time nor before the capacity could have moved all
+ * bytes, and the share is never idle while it has work: the last end is the capacity's own time,
+ * give or take a tick a stream. */
 Test(share, never_early_and_work_conserving) {
     uint64_t seed = 1;
     for (int trial = 0; trial < 200; trial++) {
@@ -164,7 +168,8 @@ Test(share, never_early_and_work_conserving) {
         for (uint64_t i = 0; i < count; i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
             uint64_t ticks = 1 + (seed >> 40) % 100;
-            uint64_t bytes = (40 + (seed >> 50) % 100) * ticks; /* over 32 bytes a tick: always contended */
+            uint64_t bytes =
+                (40 + (seed >> 50) % 100) * ticks; /* over 32 bytes a tick: always contended */
             stream[i] = stream_of(&bench, bytes, ticks);
             total += bytes;
             sim_share_start(&bench.share, &stream[i]);

@@ -23,11 +23,13 @@ typedef struct bench {
     uint64_t count[2];
 } bench_t;
 
-static void bench_init(bench_t *bench, const sim_vector_spec_t *spec, uint64_t sram_bytes_per_cycle) {
+static void bench_init(bench_t *bench, const sim_vector_spec_t *spec,
+                       uint64_t sram_bytes_per_cycle) {
     *bench = (bench_t){.engine = engine_new()};
     sim_share_init(&bench->sram, bench->engine, &spec->clock, sram_bytes_per_cycle);
     sim_share_init(&bench->acc, bench->engine, &spec->clock, 4096);
-    cr_assert_eq(sim_vector_create(bench->engine, spec, &bench->sram, &bench->acc, &bench->unit), SIM_OK);
+    cr_assert_eq(sim_vector_create(bench->engine, spec, &bench->sram, &bench->acc, &bench->unit),
+                 SIM_OK);
 }
 
 static void bench_fini(bench_t *bench) {
@@ -51,9 +53,11 @@ Test(vector, closed_form) {
     cr_assert_eq(sim_vector_cycles(&spec, 10, 129, SIM_VECTOR_ALU, SIM_VECTOR_NONE), 16 + 20);
     cr_assert_eq(sim_vector_cycles(&spec, 10, 128, SIM_VECTOR_DIV, SIM_VECTOR_NONE), 16 + 40);
     /* a fraction of a pass is rounded up once: 3 vectors at 5/2, at 1/2, at 5/2 + 1/2 */
-    cr_assert_eq(sim_vector_cycles(&spec, 3, 128, SIM_VECTOR_TRANSCENDENTAL, SIM_VECTOR_NONE), 16 + 8);
+    cr_assert_eq(sim_vector_cycles(&spec, 3, 128, SIM_VECTOR_TRANSCENDENTAL, SIM_VECTOR_NONE),
+                 16 + 8);
     cr_assert_eq(sim_vector_cycles(&spec, 3, 128, SIM_VECTOR_CAST, SIM_VECTOR_NONE), 16 + 2);
-    cr_assert_eq(sim_vector_cycles(&spec, 3, 128, SIM_VECTOR_TRANSCENDENTAL, SIM_VECTOR_CAST), 16 + 9);
+    cr_assert_eq(sim_vector_cycles(&spec, 3, 128, SIM_VECTOR_TRANSCENDENTAL, SIM_VECTOR_CAST),
+                 16 + 9);
     /* the tail of a reduction comes once, in either place */
     cr_assert_eq(sim_vector_cycles(&spec, 7, 128, SIM_VECTOR_REDUCE, SIM_VECTOR_NONE), 16 + 7 + 11);
     cr_assert_eq(sim_vector_cycles(&spec, 7, 128, SIM_VECTOR_MUL, SIM_VECTOR_REDUCE), 16 + 14 + 11);
@@ -157,8 +161,9 @@ Test(vector, a_reset_gives_the_same_again) {
 }
 
 Test(vector, spec_comes_from_the_config) {
-    sim_config_t *config = config_new("default", "vector.lanes=64,vector.passes.div=7/2,vector.passes.cast=1/4,"
-                                                 "vector.pipeline_cycles=3,sram.latency_cycles=9");
+    sim_config_t *config =
+        config_new("default", "vector.lanes=64,vector.passes.div=7/2,vector.passes.cast=1/4,"
+                              "vector.pipeline_cycles=3,sram.latency_cycles=9");
     sim_vector_spec_t spec;
     cr_assert_eq(sim_vector_spec_from_config(config, &spec), SIM_OK);
     cr_assert_eq(spec.lanes, 64);

@@ -10,8 +10,9 @@
 
 /* 256 bytes a cycle at the cores, 1024 at the memory side. */
 static sim_xbar_t *xbar_new(void) {
-    sim_config_t *config = config_new("default", "noc.clock=1GHz,noc.bytes_per_cycle=256B,noc.memory_bytes_per_cycle=1KiB,"
-                                                 "noc.latency_cycles=20");
+    sim_config_t *config = config_new(
+        "default", "noc.clock=1GHz,noc.bytes_per_cycle=256B,noc.memory_bytes_per_cycle=1KiB,"
+                   "noc.latency_cycles=20");
     sim_xbar_t *xbar;
     cr_assert_eq(sim_xbar_create(config, MEMORY, &xbar), SIM_OK);
     sim_config_destroy(config);

@@ -1,4 +1,5 @@
-/* Shared by the tests of the timed units: clocks, configurations, and "not done at t - 1, done at t". */
+/* Shared by the tests of the timed units: clocks, configurations, and "not done at t - 1, done at
+ * t". */
 #ifndef UNITS_H
 #define UNITS_H
 
@@ -53,12 +54,14 @@ static inline void watch(sim_op_t *op, uint64_t count[2]) {
 }
 
 /* Counter 0 (ends) or 1 (dones) rises to `value` at exactly `tick`. */
-static inline void expect_at(sim_engine_t *engine, const uint64_t *counter, uint64_t value, sim_tick_t tick) {
+static inline void expect_at(sim_engine_t *engine, const uint64_t *counter, uint64_t value,
+                             sim_tick_t tick) {
     (void)sim_engine_run_until(engine, tick - 1);
     cr_assert_eq(*counter, value - 1, "early: %llu before tick %llu", (unsigned long long)*counter,
                  (unsigned long long)tick);
     (void)sim_engine_run_until(engine, tick);
-    cr_assert_eq(*counter, value, "late: %llu at tick %llu", (unsigned long long)*counter, (unsigned long long)tick);
+    cr_assert_eq(*counter, value, "late: %llu at tick %llu", (unsigned long long)*counter,
+                 (unsigned long long)tick);
 }
 
 static inline sim_tick_t sum_of_causes(const sim_op_t *op) {
