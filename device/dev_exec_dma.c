@@ -1,0 +1,276 @@
+/*
+ * DMA instructions. In timing mode floats are neither moved nor stored: a float destination in DRAM becomes unknown, an
+ * unknown source reads as zero (timing.data) where an integer is made of it.
+ */
+#include "device/dev_exec_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static dev_memory_t *memory_of(exec_instance_t *instance) { return instance->exec->memory; }
+
+/* ---- copy and fill ---- */
+
+typedef enum move_t {
+    MOVE_DATA, /* as in values mode */
+    MOVE_ZERO, /* the source is unknown, the destination an integer */
+    MOVE_NONE, /* a float destination: not stored */
+} move_t;
+
+static bool is_known(exec_instance_t *instance, const exec_operand_t *src) {
+    if (dev_is_float(src->view.dtype)) return false;
+    if (src->view.space != VNPU_SPACE_DRAM) return true;
+    return dev_memory_is_known(memory_of(instance), src->low, src->high - src->low);
+}
+
+/* What this move does to values; marks a DRAM destination. src NULL: a fill. */
+static move_t plan_move(exec_instance_t *instance, const exec_operand_t *dst, const exec_operand_t *src) {
+    if (instance->exec->options.mode != DEV_EXEC_TIMING) return MOVE_DATA;
+    move_t move = MOVE_DATA;
+    if (dev_is_float(dst->view.dtype)) {
+        move = MOVE_NONE;
+    } else if (src && !is_known(instance, src)) {
+        move = MOVE_ZERO;
+    }
+    if (dst->view.space == VNPU_SPACE_DRAM) {
+        uint64_t bytes = dst->high - dst->low;
+        if (move == MOVE_DATA) {
+            dev_memory_mark_known(memory_of(instance), dst->low, bytes);
+        } else {
+            dev_memory_mark_unknown(memory_of(instance), dst->low, bytes);
+        }
+    }
+    return move;
+}
+
+static sim_status_t dma_copy(exec_instance_t *instance) {
+    const vnpu_insn_t *insn = instance->insn;
+    exec_operand_t dst, src;
+    sim_status_t status = exec_operand_make(instance, insn->src[0], false, &src);
+    if (status == SIM_OK) status = exec_operand_make(instance, insn->dst, true, &dst);
+    if (status != SIM_OK || dst.view.count == 0) return status;
+    static const uint8_t zero[8];
+    bool accumulates = insn->flags & VNPU_F_ACCUMULATE;
+    switch (plan_move(instance, &dst, &src)) {
+    case MOVE_DATA:
+        exec_copy(instance->worker, &dst.view, dst.ptr, &src.view, src.ptr, accumulates);
+        break;
+    case MOVE_ZERO:
+        if (!accumulates) exec_fill(&dst.view, dst.ptr, zero);
+        break;
+    case MOVE_NONE: break;
+    }
+    return SIM_OK;
+}
+
+static sim_status_t dma_fill(exec_instance_t *instance) {
+    const vnpu_insn_t *insn = instance->insn;
+    exec_operand_t dst;
+    sim_status_t status = exec_operand_make(instance, insn->dst, true, &dst);
+    if (status != SIM_OK || dst.view.count == 0) return status;
+    uint8_t element[8];
+    if (dev_is_float(dst.view.dtype)) {
+        dev_store_f32(dst.view.dtype, element, dev_bits_f32(insn->imm[0]));
+    } else {
+        uint64_t value = (uint64_t)insn->imm[1] << 32 | insn->imm[0];
+        dev_store_i64(dst.view.dtype, element, (int64_t)value);
+    }
+    if (plan_move(instance, &dst, NULL) == MOVE_DATA) exec_fill(&dst.view, dst.ptr, element);
+    return SIM_OK;
+}
+
+/* ---- gather and scatter ---- */
+
+/* A gather or scatter: rows of `packed` against rows of the table that the indices choose. */
+typedef struct rows_job {
+    dev_view_t table, table_row, packed_row;
+    exec_operand_t packed;
+    uint8_t *table_ptr; /* of device address table_low */
+    uint64_t table_low;
+    uint64_t n;
+    int64_t *row; /* chosen row per index, -1: skipped; scratch */
+    uint64_t *address; /* of the chosen rows, in order */
+    uint64_t count;
+} rows_job_t;
+
+static void drop_leading(const dev_view_t *view, dev_view_t *out_row) {
+    *out_row = *view;
+    out_row->ndims--;
+    out_row->count = 1;
+    for (uint32_t d = 0; d < out_row->ndims; d++) {
+        out_row->size[d] = view->size[d + 1];
+        out_row->stride[d] = view->stride[d + 1];
+        out_row->count *= out_row->size[d];
+    }
+}
+
+static sim_status_t choose_row(exec_instance_t *instance, int64_t index, uint64_t position, int64_t *out_row) {
+    const vnpu_insn_t *insn = instance->insn;
+    int64_t rows = insn->imm[0], row = index;
+    if ((insn->flags & VNPU_F_WRAP_NEGATIVE) && row < 0) row += rows;
+    *out_row = row;
+    if (row >= 0 && row < rows) return SIM_OK;
+    switch ((vnpu_oob_t)insn->func) {
+    case VNPU_OOB_CLAMP: *out_row = row < 0 ? 0 : rows - 1; return SIM_OK;
+    case VNPU_OOB_SKIP: *out_row = -1; return SIM_OK;
+    case VNPU_OOB_ERROR: break;
+    }
+    return exec_fault(instance, SIM_ERROR_INDEX_OUT_OF_RANGE,
+                      "index %" PRId64 " at position %" PRIu64 ", the table has %" PRId64 " rows", index,
+                      position, rows);
+}
+
+static sim_status_t choose_rows(exec_instance_t *instance, const exec_operand_t *index, rows_job_t *job) {
+    int64_t pitch = job->table.stride[0] * job->table.elem_bytes;
+    job->row = exec_scratch(instance->worker, SCRATCH_ROW, 2 * job->n * sizeof *job->row);
+    job->address = (uint64_t *)(void *)(job->row + job->n);
+    job->count = 0;
+    for (uint64_t i = 0; i < job->n; i++) {
+        const uint8_t *element = index->ptr + (int64_t)i * index->view.stride[0] * index->view.elem_bytes;
+        sim_status_t status =
+            choose_row(instance, dev_load_i64(index->view.dtype, element), i, &job->row[i]);
+        if (status != SIM_OK) return status;
+        if (job->row[i] < 0) continue;
+        job->address[job->count++] = job->table.base + (uint64_t)(job->row[i] * pitch);
+    }
+    return SIM_OK;
+}
+
+/* Translates the stretch of the table that the chosen rows touch. */
+static sim_status_t reach_table(exec_instance_t *instance, bool is_write, rows_job_t *job) {
+    uint64_t first = UINT64_MAX, last = 0, low, high;
+    for (uint64_t i = 0; i < job->count; i++) {
+        if (job->address[i] < first) first = job->address[i];
+        if (job->address[i] > last) last = job->address[i];
+    }
+    dev_view_extent(&job->table_row, &low, &high);
+    job->table_low = first + (low - job->table.base);
+    return exec_translate(instance, job->table.space, job->table_low, last + (high - job->table.base), is_write,
+                          "table", &job->table_ptr);
+}
+
+static void move_rows(exec_instance_t *instance, bool is_gather, rows_job_t *job) {
+    int64_t pitch = job->table.stride[0] * job->table.elem_bytes;
+    int64_t step = job->packed.view.stride[0] * job->packed.view.elem_bytes;
+    bool accumulates = instance->insn->flags & VNPU_F_ACCUMULATE;
+    for (uint64_t i = 0; i < job->n; i++) {
+        if (job->row[i] < 0) continue;
+        uint64_t address = job->table.base + (uint64_t)(job->row[i] * pitch);
+        uint8_t *table = job->table_ptr + (int64_t)(address - job->table_low);
+        uint8_t *packed = job->packed.ptr + (int64_t)i * step;
+        if (is_gather) {
+            exec_copy(instance->worker, &job->packed_row, packed, &job->table_row, table, accumulates);
+        } else {
+            exec_copy(instance->worker, &job->table_row, table, &job->packed_row, packed, accumulates);
+        }
+    }
+}
+
+/* What happens to the values of the rows, with the marks of a DRAM destination. */
+static move_t plan_rows(exec_instance_t *instance, bool is_gather, const rows_job_t *job) {
+    if (instance->exec->options.mode != DEV_EXEC_TIMING) return MOVE_DATA;
+    exec_operand_t table = {.view = job->table, .low = job->table_low};
+    uint64_t low, high, last = 0;
+    dev_view_extent(&job->table_row, &low, &high);
+    for (uint64_t i = 0; i < job->count; i++) {
+        if (job->address[i] > last) last = job->address[i];
+    }
+    table.high = last + (high - job->table.base);
+    return is_gather ? plan_move(instance, &job->packed, &table) : plan_move(instance, &table, &job->packed);
+}
+
+static sim_status_t dma_rows(exec_instance_t *instance, bool is_gather) {
+    const vnpu_insn_t *insn = instance->insn;
+    const vnpu_ap_t *table_ap = &instance->program->ap[is_gather ? insn->src[0] : insn->dst];
+    uint64_t base = table_ap->arg != VNPU_NO_ARG ? instance->launch->arg[table_ap->arg] : 0;
+    rows_job_t job;
+    exec_operand_t index;
+    dev_view_make(&job.table, table_ap, instance->cursor, instance->launch, instance->grid_pos);
+    sim_status_t status =
+        exec_operand_make(instance, is_gather ? insn->dst : insn->src[0], is_gather, &job.packed);
+    if (status == SIM_OK) status = exec_operand_make(instance, insn->src[1], false, &index);
+    if (status != SIM_OK) return status;
+    job.n = job.packed.view.size[0];
+    if (job.table.count == 0 || job.packed.view.count == 0) return SIM_OK;
+    drop_leading(&job.table, &job.table_row);
+    drop_leading(&job.packed.view, &job.packed_row);
+    status = choose_rows(instance, &index, &job);
+    if (status != SIM_OK) return status;
+    exec_rows_record(instance, job.address, job.count, base);
+    if (job.count == 0) return SIM_OK;
+    status = reach_table(instance, !is_gather, &job);
+    if (status != SIM_OK) return status;
+    static const uint8_t zero[8];
+    move_t move = plan_rows(instance, is_gather, &job);
+    if (move == MOVE_DATA) move_rows(instance, is_gather, &job);
+    if (move == MOVE_ZERO && is_gather) exec_fill(&job.packed.view, job.packed.ptr, zero);
+    return SIM_OK;
+}
+
+sim_status_t exec_dma(exec_instance_t *instance) {
+    switch ((vnpu_op_t)instance->insn->op) {
+    case VNPU_OP_DMA_COPY:
+    case VNPU_OP_DMA_TRANSPOSE: return dma_copy(instance);
+    case VNPU_OP_DMA_FILL: return dma_fill(instance);
+    case VNPU_OP_DMA_GATHER: return dma_rows(instance, true);
+    case VNPU_OP_DMA_SCATTER: return dma_rows(instance, false);
+    default: return exec_fault(instance, SIM_ERROR_ILLEGAL_INSTRUCTION, "not a DMA instruction");
+    }
+}
+
+/* ---- chaos: reads now, writes later ---- */
+
+/*
+ * A copy that overwrites is split: its source is captured, converted, in a dense buffer, and written when the transfer
+ * completes. The others (fill, accumulate, gather, scatter) run whole at completion, after all earlier ones of the queue.
+ */
+static sim_status_t capture(exec_instance_t *instance, exec_late_t *late) {
+    const vnpu_insn_t *insn = instance->insn;
+    exec_operand_t dst, src;
+    sim_status_t status = exec_operand_make(instance, insn->src[0], false, &src);
+    if (status == SIM_OK) status = exec_operand_make(instance, insn->dst, true, &dst);
+    if (status != SIM_OK || dst.view.count == 0) return status;
+    late->captured = dst.view;
+    int64_t stride = 1;
+    for (uint32_t d = dst.view.ndims; d-- > 0;) {
+        late->captured.stride[d] = stride;
+        stride *= dst.view.size[d];
+    }
+    late->data = malloc(dst.view.count * dst.view.elem_bytes);
+    if (!late->data) sim_bug("executor", 0, "no host memory for a held-back transfer");
+    exec_copy(instance->worker, &late->captured, late->data, &src.view, src.ptr, false);
+    return SIM_OK;
+}
+
+sim_status_t exec_dma_late(exec_instance_t *instance, exec_late_t **out_late) {
+    *out_late = NULL;
+    exec_late_t *late = calloc(1, sizeof *late);
+    if (!late) sim_bug("executor", 0, "no host memory for a held-back transfer");
+    late->insn = instance->insn;
+    late->cursor = *instance->cursor;
+    bool is_copy = instance->insn->op == VNPU_OP_DMA_COPY || instance->insn->op == VNPU_OP_DMA_TRANSPOSE;
+    sim_status_t status = SIM_OK;
+    if (is_copy && !(instance->insn->flags & VNPU_F_ACCUMULATE)) status = capture(instance, late);
+    if (status != SIM_OK) {
+        exec_late_destroy(late);
+        return status;
+    }
+    *out_late = late;
+    return SIM_OK;
+}
+
+sim_status_t exec_late_finish(exec_instance_t *instance, exec_late_t *late) {
+    if (!late->data) return exec_dma(instance); /* an empty copy does nothing again */
+    exec_operand_t dst;
+    sim_status_t status = exec_operand_make(instance, late->insn->dst, true, &dst);
+    if (status != SIM_OK) return status;
+    exec_copy(instance->worker, &dst.view, dst.ptr, &late->captured, late->data, false);
+    return SIM_OK;
+}
+
+void exec_late_destroy(exec_late_t *late) {
+    if (!late) return;
+    free(late->data);
+    free(late);
+}

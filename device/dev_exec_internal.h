@@ -1,0 +1,177 @@
+/* Shared by the parts of the executor: run and threads, interpreter, operands, DMA, matrix, vector. */
+#ifndef DEV_EXEC_INTERNAL_H
+#define DEV_EXEC_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "device/dev_dtype.h"
+#include "device/dev_exec.h"
+#include "device/dev_vec.h"
+
+#define EXEC_NO_QUEUE UINT32_MAX
+
+/* A buffer of one host thread that grows and stays: packed operands, converted rows. 64-byte aligned. */
+typedef struct exec_scratch {
+    void *data;
+    size_t bytes;
+} exec_scratch_t;
+
+enum { SCRATCH_A, SCRATCH_B, SCRATCH_C, SCRATCH_ROW, SCRATCH_COUNT };
+
+/* A host thread's core: one instance at a time lives in these memories. */
+typedef struct exec_worker {
+    dev_exec_t *exec;
+    uint8_t *sram, *acc; /* 2 MiB aligned, mapped at first use */
+    void *map;
+    size_t map_bytes;
+    exec_scratch_t scratch[SCRATCH_COUNT];
+    float *vector_temp; /* EXEC_VECTOR_TEMPS blocks */
+    pthread_t thread;
+    bool has_thread;
+} exec_worker_t;
+
+/* Row lists of one queue of one instance. */
+typedef struct exec_rows {
+    uint64_t hash; /* of the rows relative to their table's argument */
+    uint32_t count, room;
+    dev_rows_t *list;
+} exec_rows_t;
+
+typedef enum exec_queue_state { QUEUE_READY, QUEUE_BLOCKED, QUEUE_ENDED } exec_queue_state_t;
+
+/* A DMA write that chaos mode holds back, with the semaphores that its completion signals. */
+typedef struct exec_late exec_late_t;
+
+typedef struct exec_queue {
+    dev_cursor_t cursor;
+    const vnpu_insn_t *insn; /* the next one; NULL at the end */
+    exec_queue_state_t state;
+    exec_late_t *late, *late_tail; /* in order */
+} exec_queue_t;
+
+/* One program instance while it runs. */
+typedef struct exec_instance {
+    dev_exec_t *exec;
+    exec_worker_t *worker;
+    const dev_launch_t *launch;
+    const dev_program_t *program;
+    uint32_t owner, index, core;
+    uint32_t grid_pos[VNPU_MAX_AXES];
+    uint32_t running;          /* queue section of the instruction in work */
+    const vnpu_insn_t *insn;   /* that instruction */
+    const dev_cursor_t *cursor; /* at its loop counters */
+    int64_t sem[VNPU_MAX_SEMS];
+    exec_queue_t queue[VNPU_MAX_QUEUES];
+    uint64_t random; /* chaos */
+    sim_error_t *err;
+} exec_instance_t;
+
+/* An operand of the running instruction: its view and where its element 0 lies in host memory. */
+typedef struct exec_operand {
+    dev_view_t view;
+    uint8_t *ptr;    /* NULL for IOTA */
+    uint64_t low, high; /* bytes touched, in the view's address space */
+} exec_operand_t;
+
+struct dev_exec {
+    dev_machine_t machine;
+    dev_memory_t *memory;
+    dev_exec_options_t options;
+    const dev_vec_level_t *level;
+    uint32_t threads;
+    exec_worker_t *worker; /* [threads]; 0 is the caller's */
+
+    /* The run in progress; helpers read it between `generation` and their check-out. */
+    const dev_launch_t *launch;
+    uint32_t owner, instances, takers;
+    uint16_t core[DEV_MAX_CORES]; /* cores of the mask, ascending */
+    _Atomic uint32_t next_core;
+    _Atomic uint32_t fault_instance; /* lowest instance that failed so far, UINT32_MAX: none */
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    uint64_t generation;
+    uint32_t busy_helpers;
+    bool is_stopping;
+    sim_error_t fault; /* of fault_instance; under lock */
+
+    exec_rows_t *rows; /* [instances][VNPU_MAX_QUEUES] when the program gathers or scatters */
+    uint32_t rows_instances;
+    uint64_t runs; /* launches so far: joins the seed of chaos */
+};
+
+/* ---- dev_exec_core.c: the interpreter ---- */
+sim_status_t exec_run_instance(exec_instance_t *instance) SIM_MUST_USE;
+/* Records a fault of the running instruction: "program p: queue dma0 insn 3 (line 12), core 1, instance 5: <text>". */
+sim_status_t exec_fault(const exec_instance_t *instance, sim_status_t status, const char *format, ...)
+    SIM_PRINTF(3, 4);
+uint64_t exec_random(exec_instance_t *instance);
+
+/* ---- dev_exec_report.c ---- */
+sim_status_t exec_report_deadlock(exec_instance_t *instance);
+/* "program p: queue dma0 insn 3 (line 12), core 1, instance 5" */
+void exec_where(const exec_instance_t *instance, char *text, size_t bytes);
+
+/* ---- dev_exec_operand.c ---- */
+/* The view of pattern `ap` now, checked against its memory. Empty views have ptr NULL. */
+sim_status_t exec_operand_make(exec_instance_t *instance, uint16_t ap, bool is_write, exec_operand_t *out_operand)
+    SIM_MUST_USE;
+/* Host pointer of [low, high) in the space of the view. */
+sim_status_t exec_translate(exec_instance_t *instance, vnpu_space_t space, uint64_t low, uint64_t high,
+                            bool is_write, const char *name, uint8_t **out_ptr) SIM_MUST_USE;
+/* Scratch of at least `bytes`; never NULL (no host memory is a simulator failure). */
+void *exec_scratch(exec_worker_t *worker, int which, size_t bytes);
+/* Elements whose values a timing-only run does not have: floats in memory. ARG and IOTA are known. */
+bool exec_is_unknown(const exec_instance_t *instance, const exec_operand_t *operand);
+
+/* ---- dev_exec_walk.c: joint dimensions of several operands ---- */
+#define WALK_MAX_OPS 5u
+typedef struct exec_walk {
+    uint32_t ndims, ops;
+    uint64_t size[VNPU_MAX_DIMS];
+    int64_t stride[WALK_MAX_OPS][VNPU_MAX_DIMS]; /* elements of each operand */
+} exec_walk_t;
+void exec_walk_begin(exec_walk_t *walk, const dev_view_t *shape);
+void exec_walk_add(exec_walk_t *walk, const int64_t *stride); /* walk->ndims strides */
+/* Drops dimensions of size 1 and merges those that continue each other in every operand; the last `keep` stay apart.
+ * At least one dimension is left. */
+void exec_walk_merge(exec_walk_t *walk, uint32_t keep);
+/* Steps over dims [0, ndims) of the index; false when it wraps to zero. offset[op] follows. */
+bool exec_walk_step(const exec_walk_t *walk, uint32_t ndims, uint64_t *index, int64_t *offset);
+
+/* ---- dev_exec_copy.c ---- */
+/* dst[i] (+)= cast(src[i]); the views have one shape. */
+void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr, const dev_view_t *src,
+               const uint8_t *src_ptr, bool accumulate);
+/* dst[i] = the element whose bytes are at `element`. */
+void exec_fill(const dev_view_t *dst, uint8_t *dst_ptr, const void *element);
+
+/* ---- dev_exec_dma.c, dev_exec_mm.c, dev_exec_vector.c ---- */
+sim_status_t exec_dma(exec_instance_t *instance) SIM_MUST_USE;
+sim_status_t exec_mm(exec_instance_t *instance) SIM_MUST_USE;
+sim_status_t exec_vector(exec_instance_t *instance) SIM_MUST_USE;
+/* Rows of the n-th gather or scatter of the running queue. */
+void exec_rows_record(exec_instance_t *instance, const uint64_t *address, uint64_t count, uint64_t base);
+
+/* Chaos: the reads of a DMA instruction now, its write and signals later. */
+sim_status_t exec_dma_late(exec_instance_t *instance, exec_late_t **out_late) SIM_MUST_USE;
+sim_status_t exec_late_finish(exec_instance_t *instance, exec_late_t *late) SIM_MUST_USE;
+void exec_late_destroy(exec_late_t *late);
+struct exec_late {
+    exec_late_t *next;
+    const vnpu_insn_t *insn;
+    dev_cursor_t cursor;  /* where the instruction stood: its views are made again at the write */
+    dev_view_t captured;  /* dense copy of what the instruction writes, in dst's type */
+    uint8_t *data;        /* NULL: nothing captured, the instruction runs whole when it completes */
+};
+
+/* ---- dev_exec_mm.c: kernels of libxsmm ---- */
+sim_status_t exec_mm_init(const dev_vec_level_t *level, sim_error_t *err) SIM_MUST_USE;
+
+/* ---- dev_exec_int.c: the integer side of the vector engine ---- */
+typedef enum exec_int_fault { INT_OK, INT_DIVISION_BY_ZERO, INT_UNSUPPORTED } exec_int_fault_t;
+exec_int_fault_t exec_int_unary(vnpu_unary_t func, int64_t *dst, const int64_t *a, size_t n);
+exec_int_fault_t exec_int_binary(vnpu_binary_t func, int64_t *dst, const int64_t *a, const int64_t *b,
+                                 size_t n);
+
+#endif
