@@ -41,7 +41,6 @@ static sim_status_t launch_from_packet(const dev_chip_t *chip, const chip_client
 
 static dev_place_options_t place_options(const dev_chip_t *chip, uint64_t rows_hash) {
     return (dev_place_options_t){.is_physical = chip->machine.placement_physical,
-                                 .stripe_bytes = dev_timing_dram_stripe(chip->timing),
                                  .config_hash = chip->machine.config_hash,
                                  .rows_hash = rows_hash};
 }

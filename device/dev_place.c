@@ -68,8 +68,9 @@ static uint64_t group_low(const place_operand_t *operand, uint32_t count, uint32
     return low;
 }
 
-static uint64_t group_base(uint32_t group, uint64_t low, const dev_place_options_t *options) {
-    return group * ((1ull << 40) + options->stripe_bytes) + low % DEV_MEMORY_ALIGN;
+/* The DRAM starts groups in different banks by their number (sim/sim_dram.h). */
+static uint64_t group_base(uint32_t group, uint64_t low) {
+    return ((uint64_t)group << 40) + low % DEV_MEMORY_ALIGN;
 }
 
 static void key_launch(dev_hash_t *hash, const dev_launch_t *launch, const dev_place_options_t *options) {
@@ -97,7 +98,7 @@ void dev_place(const dev_launch_t *launch, const dev_place_options_t *options, d
         uint64_t real = launch->arg[operand[i].arg];
         uint64_t low = group_low(operand, count, operand[i].group);
         uint64_t timed = options->is_physical ? real - DEV_MEMORY_BASE
-                                              : group_base(operand[i].group, low, options) + (real - low);
+                                              : group_base(operand[i].group, low) + (real - low);
         out_placement->address[operand[i].arg] = timed;
         dev_hash_add(&hash, timed);
     }
@@ -118,7 +119,7 @@ void dev_place_move(uint64_t src, uint64_t dst, uint64_t bytes, bool is_copy, co
     for (uint32_t i = 0; i < (is_copy ? 2u : 1u); i++) {
         uint64_t low = group_low(operand, 2, operand[i].group);
         uint64_t timed = options->is_physical ? operand[i].low - DEV_MEMORY_BASE
-                                              : group_base(operand[i].group, low, options) + (operand[i].low - low);
+                                              : group_base(operand[i].group, low) + (operand[i].low - low);
         out_placement->address[i] = timed;
         dev_hash_add(&hash, timed);
     }

@@ -2,9 +2,9 @@
  * Where a launch's operands lie for the timing engine, and the reuse key.
  *
  * Canonical placement (dram.placement = canonical): pointer arguments whose touched ranges overlap form an alias group and keep
- * their relative offsets; group g is timed at g * (2^40 + stripe) + (real offset mod DEV_MEMORY_ALIGN). So time does not hang on
- * where an allocator put a tensor (every allocation is aligned to DEV_MEMORY_ALIGN), and equal layers have equal keys. The extra
- * stripe per group gives groups different banks, as different rows would. `physical`: real addresses, which join the key.
+ * their relative offsets; group g is timed at g * 2^40 + (real offset mod DEV_MEMORY_ALIGN). So time does not hang on
+ * where an allocator put a tensor (every allocation is aligned to DEV_MEMORY_ALIGN), and equal layers have equal keys. The
+ * DRAM starts groups in different banks (sim/sim_dram.h), as different rows would. `physical`: real addresses, which join the key.
  * docs/decisions/0002-placement.md tells why not "modulo the stripe".
  */
 #ifndef DEV_PLACE_H
@@ -14,7 +14,6 @@
 
 typedef struct dev_place_options {
     bool is_physical;
-    uint64_t stripe_bytes;
     uint64_t config_hash;
     uint64_t rows_hash; /* data-dependent addresses, 0: none */
 } dev_place_options_t;

@@ -551,5 +551,4 @@ void dev_timing_engine_name(const dev_timing_t *timing, uint32_t engine, char te
     else snprintf(text, 32, "core%u.dma%u", core, unit - 2);
 }
 
-uint64_t dev_timing_dram_stripe(const dev_timing_t *timing) { return sim_dram_stripe_bytes(timing->dram); }
 uint64_t dev_timing_dram_peak(const dev_timing_t *timing) { return sim_dram_peak_bytes_per_s(timing->dram); }

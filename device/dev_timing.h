@@ -45,7 +45,6 @@ void dev_timing_destroy(dev_timing_t *timing);
 uint32_t dev_timing_engines(const dev_timing_t *timing);
 /* "core0.matrix", "core0.vector", "core0.dma0", ... into text[32]. */
 void dev_timing_engine_name(const dev_timing_t *timing, uint32_t engine, char text[32]);
-uint64_t dev_timing_dram_stripe(const dev_timing_t *timing);
 uint64_t dev_timing_dram_peak(const dev_timing_t *timing); /* bytes/s */
 
 /*

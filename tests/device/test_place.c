@@ -24,7 +24,7 @@ static dev_program_t *program_of(const char *source) {
 
 static dev_placement_t place(const dev_program_t *program, uint64_t x, uint64_t y, uint64_t z, uint64_t s, bool is_physical) {
     dev_launch_t launch = {.program = program, .arg = {x, y, z, s}, .grid = {1, 1}, .core_mask = {1}};
-    dev_place_options_t options = {.is_physical = is_physical, .stripe_bytes = 1 << 15, .config_hash = 7};
+    dev_place_options_t options = {.is_physical = is_physical, .config_hash = 7};
     dev_placement_t placement;
     dev_place(&launch, &options, &placement);
     return placement;

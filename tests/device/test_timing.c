@@ -42,7 +42,7 @@ static sim_status_t bench_try(bench_t *bench, const char *text, uint32_t grid, d
     dev_launch_t launch = {.program = program, .grid = {grid, 1}};
     for (uint32_t c = 0; c < bench->machine.workers; c++) launch.core_mask[c / 64] |= 1ull << (c % 64);
     for (uint32_t a = 0; a < VNPU_MAX_ARGS; a++) launch.arg[a] = 0x200000000000ull + a * 0x10000000ull;
-    dev_place_options_t options = {.stripe_bytes = dev_timing_dram_stripe(bench->timing), .config_hash = 1};
+    dev_place_options_t options = {.config_hash = 1};
     dev_placement_t placement;
     dev_place(&launch, &options, &placement);
     status = dev_timing_run(bench->timing, &launch, &placement, NULL, false, record, err);
