@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Such a stream would not end in a lifetime; and products of trip counts stay far from 2^64. */
+#define MAX_ITERATIONS ((uint64_t)1 << 40)
+
 static size_t queue_offset(uint32_t queue) {
     return sizeof(vnpu_program_header_t) + queue * sizeof(vnpu_queue_section_t);
 }
@@ -279,6 +282,13 @@ static sim_status_t check_loop(dev_check_t *check, uint32_t index) {
         if (check->insn->imm[0] == 0) return FAIL_INSN("0 trips");
         if (nest->depth == VNPU_MAX_LOOPS) {
             return FAIL_INSN("nested deeper than %u levels", VNPU_MAX_LOOPS);
+        }
+        uint64_t iterations = check->insn->imm[0];
+        for (uint32_t l = 0; l < nest->depth; l++) {
+            if (iterations <= MAX_ITERATIONS) iterations *= nest->trips[l];
+        }
+        if (iterations > MAX_ITERATIONS) {
+            return FAIL_INSN("more than 2^40 iterations of the innermost loop");
         }
         nest->trips[nest->depth] = check->insn->imm[0];
         nest->open[nest->depth++] = index;

@@ -66,9 +66,6 @@ static sim_status_t check_space(dev_check_t *check, uint32_t index, const vnpu_a
     if (is_dram && header->arg_kind[ap->arg] == VNPU_ARG_SCALAR) {
         return FAIL_AP("argument %u is a scalar, not an address", ap->arg);
     }
-    if (ap->space == VNPU_SPACE_ACC && ap->dtype != VNPU_F32 && ap->dtype != VNPU_I32) {
-        return FAIL_AP("the accumulator holds f32 and i32, not %s", dev_dtype_name(ap->dtype));
-    }
     if (ap->space == VNPU_SPACE_IOTA && ap->dtype != VNPU_I32 && ap->dtype != VNPU_I64) {
         return FAIL_AP("iota counts in i32 or i64, not %s", dev_dtype_name(ap->dtype));
     }

@@ -253,7 +253,10 @@ static_assert(sizeof(vnpu_queue_section_t) == 16, "queue section");
 
 typedef enum vnpu_arg_kind { VNPU_ARG_SCALAR = 0, VNPU_ARG_IN = 1, VNPU_ARG_OUT = 2, VNPU_ARG_INOUT = 3 } vnpu_arg_kind_t;
 
-/* Header of a program image, 128 bytes, followed by: queue sections, instructions, access patterns, string bytes. */
+/*
+ * Header of a program image, 128 bytes, followed by: queue sections, instructions, access patterns, string bytes. The strings
+ * are none, or the names of all arguments, all semaphores, all patterns, each NUL-terminated (device/dev_image.h).
+ */
 typedef struct vnpu_program_header {
     uint32_t magic;   /* VNPU_ISA_MAGIC */
     uint32_t version; /* VNPU_ISA_VERSION */

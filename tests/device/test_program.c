@@ -110,6 +110,9 @@ Test(validator, control_and_queues) {
         {".queue ctrl0\n trap 3\n mark 4\n fence\n nop\n sync", NULL},
         {D "loop 0\n nop\n endloop", "loop: 0 trips"},
         {D "loop 2\n endloop", "endloop: the loop has no instructions"},
+        {D "loop 65536\n loop 65536\n loop 256\n nop\n endloop\n endloop\n endloop", NULL},
+        {D "loop 65536\n loop 65536\n loop 257\n nop\n endloop\n endloop\n endloop",
+         "loop: more than 2^40 iterations of the innermost loop"},
         {D "nop\n endloop", "queue dma0 insn 1 (offset 0x"},
         {D "nop\n endloop", "endloop: no loop is open"},
         {D "loop 2\n nop", "queue dma0 insn 0"},
@@ -311,7 +314,7 @@ Test(validator, bounds) {
          "dst: the pattern moves with loop level 1, 1 are open here"},
         {V "v_unary.exp dst=turning src0=near", "moves with loop level 0"},
         {D "dma_copy dst=near_clip src0=far_clip", "moves with loop level 0"},
-        {V "loop 4000000000\n loop 4000000000\n v_unary.exp dst=wide src0=near\n endloop\n endloop",
+        {V "loop 40000\n loop 40000\n v_unary.exp dst=wide src0=near\n endloop\n endloop",
          "dst: reaches more than 2^46 elements from its base"},
     };
     CHECK_INVALID(rows);
@@ -496,8 +499,7 @@ Test(validator, encoding_of_patterns) {
         PAT(0, arg, VNPU_NO_ARG, "a DRAM pattern needs an argument"),
         PAT(0, arg, 1, "argument 1 is a scalar, not an address"),
         PAT(1, arg, 0, "argument 0 in space sram"),
-        PAT(2, dtype, VNPU_I64, "the accumulator holds f32 and i32, not i64"),
-        PAT(2, dtype, VNPU_I32, NULL),
+        PAT(2, dtype, VNPU_U8, NULL),
         PAT(1, space, VNPU_SPACE_IOTA, "iota counts in i32 or i64, not f32"),
         PAT(0, reserved0, 1, "a reserved field is not zero"),
         PAT(0, reserved1, 1, "a reserved field is not zero"),
