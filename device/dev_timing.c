@@ -246,6 +246,7 @@ static void instance_start(sim_engine_t *engine, sim_event_t *event) {
     core->grid_pos[0] = core->instance % timing->placed.grid[0];
     core->grid_pos[1] = core->instance / timing->placed.grid[0];
     memset(core->sem, 0, sizeof core->sem);
+    core->weights.count = 0;
     core->active_queues = core->num_queues;
     for (uint32_t q = 0; q < core->num_queues; q++) {
         timing_queue_t *queue = &core->queue[q];

@@ -77,6 +77,7 @@ struct timing_core {
     uint32_t instance;      /* running now */
     uint32_t next_instance; /* UINT32_MAX: none left */
     uint32_t grid_pos[VNPU_MAX_AXES];
+    dev_view_t weights; /* what the array holds since its last product; count 0: nothing */
 };
 
 struct dev_timing {

@@ -46,6 +46,17 @@ static uint64_t port_bytes(const dev_view_t *view) {
     return elems * view->elem_bytes;
 }
 
+/* `keep` saves the preload only when the array really holds this tile: the same place and shape as the product before. */
+static bool holds_weights(timing_core_t *core, const dev_view_t *weights, bool wants_keep) {
+    const dev_view_t *held = &core->weights;
+    bool is_same = held->count != 0 && held->base == weights->base && held->dtype == weights->dtype && held->ndims == weights->ndims;
+    for (uint32_t d = 0; is_same && d < weights->ndims; d++) {
+        is_same = held->size[d] == weights->size[d] && held->stride[d] == weights->stride[d];
+    }
+    core->weights = *weights;
+    return wants_keep && is_same;
+}
+
 static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     dev_timing_t *timing = queue->core->timing;
     const vnpu_insn_t *insn = queue->insn;
@@ -60,7 +71,7 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     op->m = (uint32_t)(a.count / op->k);
     op->n = b.size[b.ndims - 1];
     op->rate = timing->machine.matrix_rate[a.dtype];
-    op->keep_weights = (insn->flags & VNPU_F_KEEP_WEIGHTS) != 0;
+    op->keep_weights = holds_weights(queue->core, &b, (insn->flags & VNPU_F_KEEP_WEIGHTS) != 0);
     op->accumulate = dev_cursor_accumulates(&queue->cursor, insn);
     op->in_bytes = a.elem_bytes;
     op->weight_bytes = b.elem_bytes;

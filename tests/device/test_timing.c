@@ -197,3 +197,28 @@ Test(timing, core_clock_doubles_core_bound_speed) {
     bench_close(&slow);
     bench_close(&fast);
 }
+
+Test(timing, keep_saves_the_preload_only_of_the_same_weights) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    const char *head = HEAD ".ap a8 sram f32 base=0 dims=[16:8, 8:1]\n.ap b8 sram f32 base=1024 dims=[8:8, 8:1]\n"
+                            ".ap d8 sram f32 base=2048 dims=[8:8, 8:1]\n.ap c8 acc f32 base=0 dims=[16:8, 8:1]\n.queue matrix0\n";
+    char text[2000];
+    uint64_t cycles[3];
+    const char *const second[] = {"mm dst=c8 src0=a8 src1=b8", "mm keep dst=c8 src0=a8 src1=b8", "mm keep dst=c8 src0=a8 src1=d8"};
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof text, "%smm dst=c8 src0=a8 src1=b8\n%s\n", head, second[i]);
+        cycles[i] = bench_cycles(&bench, text, 1);
+    }
+    bench_close(&bench);
+    bench_open(&bench, "matrix.weight_buffers=1"); /* the preload shows: nothing hides it */
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof text, "%smm dst=c8 src0=a8 src1=b8\n%s\n", head, second[i]);
+        uint64_t one = bench_cycles(&bench, text, 1);
+        cr_assert_geq(one, cycles[i]);
+        cycles[i] = one;
+    }
+    cr_assert_lt(cycles[1], cycles[0]);
+    cr_assert_eq(cycles[2], cycles[0]);
+    bench_close(&bench);
+}
