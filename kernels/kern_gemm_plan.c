@@ -3,7 +3,7 @@
 #include "kernels/kern_cost.h"
 
 #define MAX_CANDIDATES  24u
-#define HOST_VOLUME     (128u * 128u * 128u) /* multiplications per MM that the host executor likes at least */
+#define HOST_VOLUME     (128u * 384u * 128u) /* multiplications per MM that the host executor likes */
 #define MM_ISSUE_CYCLES 12u                  /* assumption: semaphore hand-over that a short MM does not hide */
 
 typedef struct candidates {
@@ -158,11 +158,11 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *
         uint64_t panels = axis[GEMM_B].trips * axis[GEMM_N].trips - 1;
         cycles += panels * (traffic.first_load + latency + drain);
     }
-    /* Between plans that are about as good, the host executor prefers the larger MM. */
+    /* Between plans that are about as good: less traffic, and the larger MM, which the host executor prefers. */
     uint64_t volume = m * n * k;
-    if (volume < HOST_VOLUME) cycles += cycles / 64;
+    if (volume < HOST_VOLUME) cycles += cycles / 32;
     if (volume < HOST_VOLUME / 8) cycles += cycles / 32;
-    return cycles;
+    return cycles + dram / 8;
 }
 
 /* ---- candidates ---- */

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/kernels/kern_test.h"
@@ -19,12 +20,24 @@ static double activate(kern_activation_t activation, double x) {
     return x;
 }
 
-/* Element (b, row, col) of a 2- or 3-dimensional operand whose dimensions may be 1. */
-static double at(const kern_tensor_t *t, int64_t b, int64_t row, int64_t col) {
+/* A 2- or 3-dimensional operand, dimensions may be 1, as doubles in row-major order. */
+typedef struct values {
+    int64_t batch, rows, cols;
+    double *value;
+} values_t;
+
+static values_t values_of(const kern_tensor_t *t) {
     uint32_t r = t->ndims - 2;
-    int64_t index = (t->size[r] == 1 ? 0 : row) * t->size[r + 1] + (t->size[r + 1] == 1 ? 0 : col);
-    if (r == 1 && t->size[0] > 1) index += b * t->size[1] * t->size[2];
-    return test_get(t, index);
+    values_t v = {r == 1 ? t->size[0] : 1, t->size[r], t->size[r + 1], NULL};
+    v.value = malloc((size_t)(v.batch * v.rows * v.cols + 1) * sizeof *v.value);
+    for (int64_t i = 0; i < test_numel(t); i++)
+        v.value[i] = test_get(t, i);
+    return v;
+}
+
+static double at(const values_t *v, int64_t b, int64_t row, int64_t col) {
+    int64_t index = (v->batch == 1 ? 0 : b * v->rows * v->cols) + (v->rows == 1 ? 0 : row * v->cols);
+    return v->value[index + (v->cols == 1 ? 0 : col)];
 }
 
 static void check(kern_context_t *context, const kern_gemm_t *call, const char *what) {
@@ -32,24 +45,27 @@ static void check(kern_context_t *context, const kern_gemm_t *call, const char *
     const kern_tensor_t *o = &call->out;
     int64_t batch = o->ndims == 3 ? o->size[0] : 1, m = o->size[o->ndims - 2], n = o->size[o->ndims - 1],
             k = call->a.size[call->a.ndims - 1];
+    values_t va = values_of(&call->a), vb = values_of(&call->b), vo = values_of(o), vc = {0};
+    if (call->c.address) vc = values_of(&call->c);
     int64_t step = batch * m * n > 20000 ? 7 : 1; /* a prime to tile sizes: every tile is looked at */
     for (int64_t i = 0; i < batch * m * n; i += step) {
         int64_t b = i / (m * n), row = i / n % m, col = i % n;
         double sum = 0, scale = 0;
         for (int64_t j = 0; j < k; j++) {
-            double p = at(&call->a, b, row, j) * at(&call->b, b, j, col);
+            double p = at(&va, b, row, j) * at(&vb, b, j, col);
             sum += p;
             scale += fabs(p);
         }
         double want = call->alpha * sum;
-        if (call->c.address && call->beta != 0) want += call->beta * at(&call->c, b, row, col);
+        if (call->c.address && call->beta != 0) want += call->beta * at(&vc, b, row, col);
         want = activate(call->activation, want);
-        double got = at(o, b, row, col), tolerance = 1e-5 * (1 + fabs(call->alpha) * scale);
+        double got = at(&vo, b, row, col), tolerance = 1e-5 * (1 + fabs(call->alpha) * scale);
         if (o->dtype == VNPU_BF16) tolerance += fabs(want) / 128;
         cr_assert(fabs(got - want) <= tolerance, "%s: [%lld %lld %lld] k %lld: element %lld %lld %lld is %g, not %g",
                   what, (long long)batch, (long long)m, (long long)n, (long long)k, (long long)b, (long long)row,
                   (long long)col, got, want);
     }
+    free(va.value), free(vb.value), free(vo.value), free(vc.value);
 }
 
 static kern_tensor_t matrix(vnpu_dtype_t dtype, int64_t batch, int64_t rows, int64_t cols, bool turned) {
