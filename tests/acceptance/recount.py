@@ -11,6 +11,7 @@ import math
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -215,4 +216,22 @@ def count_dump(folder: Path, launches: Iterable[dict]) -> Work:
             total += Work(
                 0, size if row["kind"] in ("d2h", "d2d") else 0, size if row["kind"] in ("h2d", "d2d", "fill") else 0
             )
+    return total
+
+
+def stream_cycles(program: Program, grid: tuple[int, int], rows: int, cols: int, rate: Fraction) -> int:
+    """Core cycles in which the arrays of all cores stream rows: per product ceil(k / rows) x ceil(n / cols) folds of m rows."""
+    total = 0
+    for queue in program.queues:
+        nest = _Nest(grid)
+        for insn in queue:
+            if insn.op == LOOP:
+                nest.trips.append(insn.trips)
+            elif insn.op == ENDLOOP:
+                nest.trips.pop()
+            elif insn.op == MM:
+                *m, k = nest.sizes(program.patterns[insn.src[0]])
+                n = nest.sizes(program.patterns[insn.src[1]])[-1]
+                stream = -(-_product(m) * rate.denominator // rate.numerator)
+                total += nest.total(-(-k // rows) * -(-n // cols) * stream, insn)
     return total
