@@ -1,6 +1,6 @@
 /*
- * libvnpu_device.so: the chip in the calling process (VNPU_TRANSPORT=inproc). No libuv, jemalloc, memfd or sockets; the
- * function table is the only symbol that leaves it.
+ * libvnpu_device.so: the chip in the calling process (VNPU_TRANSPORT=inproc). No libuv, jemalloc,
+ * memfd or sockets; the function table is the only symbol that leaves it.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -60,7 +60,8 @@ static int32_t inproc_open(char *const *env, void **out_device, void **out_share
     void *shared = mmap(NULL, dev_port_shared_bytes(), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
-        status = sim_error_set(&err, SIM_ERROR_OUT_OF_MEMORY, "in-process device: no memory for rings");
+        status =
+            sim_error_set(&err, SIM_ERROR_OUT_OF_MEMORY, "in-process device: no memory for rings");
         goto fail;
     }
     device->shared = shared;

@@ -20,7 +20,8 @@ static bool is_directory(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Where the named configurations are: beside the anchor, one up, installed, or in the tree this was built from. */
+/* Where the named configurations are: beside the anchor, one up, installed, or in the tree this was
+ * built from. */
 static const char *find_config_dir(char *const *env, const char *anchor, char *path, size_t bytes) {
     static const char *const places[] = {"configs", "../configs", "../share/vnpu/configs"};
     const char *given = env_value(env, "VNPU_CONFIG_DIR");
@@ -47,8 +48,9 @@ sim_status_t dev_open(dev_open_t *open, char *const *env, const char *anchor, si
         return status;
     }
     open->step = "config";
-    status = dev_chip_load_config(env_value(env, "VNPU_CONFIG"), env_value(env, "VNPU_OPTIONS"),
-                                  find_config_dir(env, anchor, path, sizeof path), &open->config, err);
+    status =
+        dev_chip_load_config(env_value(env, "VNPU_CONFIG"), env_value(env, "VNPU_OPTIONS"),
+                             find_config_dir(env, anchor, path, sizeof path), &open->config, err);
     if (status != SIM_OK) {
         return status;
     }

@@ -11,11 +11,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096u
-#define RING_BYTES (VNPU_RING_SLOTS * 64u)
+#define PAGE_BYTES       4096u
+#define RING_BYTES       (VNPU_RING_SLOTS * 64u)
 #define COMPLETION_BYTES (VNPU_COMPLETION_SLOTS * 64u)
-#define STAGING_BYTES (VNPU_STAGING_CHUNK * VNPU_STAGING_CHUNKS)
-#define BLOCK_SHIFT 40u
+#define STAGING_BYTES    (VNPU_STAGING_CHUNK * VNPU_STAGING_CHUNKS)
+#define BLOCK_SHIFT      40u
 
 static_assert(sizeof(vnpu_control_page_t) <= PAGE_BYTES, "control page");
 
@@ -82,7 +82,8 @@ void dev_port_destroy(dev_port_t *port) {
     free(port);
 }
 
-/* Takes the next packet off the ring into `slots`; the ring is trusted only as far as it was checked. */
+/* Takes the next packet off the ring into `slots`; the ring is trusted only as far as it was
+ * checked. */
 static sim_status_t take_packet(dev_port_t *port, uint64_t tail, uint8_t *slots, sim_error_t *err) {
     uint64_t available = tail - port->head;
     memcpy(slots, port->ring + (port->head % VNPU_RING_SLOTS) * 64u, 64);
@@ -106,7 +107,12 @@ static sim_status_t take_packet(dev_port_t *port, uint64_t tail, uint8_t *slots,
     return SIM_OK;
 }
 
-typedef enum payload_kind { PAYLOAD_NONE, PAYLOAD_IN, PAYLOAD_OUT, PAYLOAD_BAD_TYPE } payload_kind_t;
+typedef enum payload_kind {
+    PAYLOAD_NONE,
+    PAYLOAD_IN,
+    PAYLOAD_OUT,
+    PAYLOAD_BAD_TYPE
+} payload_kind_t;
 
 static payload_kind_t payload_of(uint8_t type) {
     if (type >= VNPU_PACKET_TYPE_COUNT) {
@@ -143,7 +149,8 @@ static bool lies_inside(uint64_t offset, uint64_t bytes, uint64_t area) {
     return offset <= area && bytes <= area - offset;
 }
 
-/* Host side of a copy; NULL when it lies outside the client's memory. The block lock is held for pinned copies. */
+/* Host side of a copy; NULL when it lies outside the client's memory. The block lock is held for
+ * pinned copies. */
 static uint8_t *find_payload(dev_port_t *port, const vnpu_packet_t *packet, payload_kind_t kind) {
     uint64_t host = packet->u.copy.host, bytes = packet->u.copy.bytes;
     if ((packet->flags & VNPU_PACKET_PINNED) != 0) {
@@ -184,7 +191,8 @@ static void execute(dev_port_t *port, const vnpu_packet_t *packet, vnpu_completi
     }
 }
 
-/* Store, full fence, look at the waiters: the client does the same the other way round, so no wake-up is lost. */
+/* Store, full fence, look at the waiters: the client does the same the other way round, so no
+ * wake-up is lost. */
 static void publish(dev_port_t *port, const vnpu_completion_t *completion) {
     vnpu_control_page_t *control = port->control;
     port->completion[port->done % VNPU_COMPLETION_SLOTS] = *completion;
@@ -233,7 +241,9 @@ bool dev_port_has_work(const dev_port_t *port) {
     return atomic_load(&port->control->tail) != port->head;
 }
 
-bool dev_port_client_waits(const dev_port_t *port) { return port->client_waits; }
+bool dev_port_client_waits(const dev_port_t *port) {
+    return port->client_waits;
+}
 
 bool dev_port_client_is_elsewhere(const dev_port_t *port) {
     int cpu = atomic_load_explicit(&port->control->client_cpu, memory_order_relaxed);

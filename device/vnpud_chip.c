@@ -4,9 +4,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPIN_NS 20000  /* once the ring is empty, if the client runs on another CPU */
-#define NAP_MS 1       /* light sleep: the client need not ring for a few packets */
-#define BATCH 64u      /* packets between two looks at `stop` */
+#define SPIN_NS 20000 /* once the ring is empty, if the client runs on another CPU */
+#define NAP_MS  1     /* light sleep: the client need not ring for a few packets */
+#define BATCH   64u   /* packets between two looks at `stop` */
 
 static void on_doorbell(uv_poll_t *handle, int status, int events) {
     (void)status, (void)events;
@@ -17,9 +17,13 @@ static void on_doorbell(uv_poll_t *handle, int status, int events) {
     (void)bytes;
 }
 
-static void on_stop_request(uv_async_t *handle) { (void)handle; }
+static void on_stop_request(uv_async_t *handle) {
+    (void)handle;
+}
 
-static void on_nap_over(uv_timer_t *handle) { (void)handle; }
+static void on_nap_over(uv_timer_t *handle) {
+    (void)handle;
+}
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -48,8 +52,9 @@ static bool may_sleep(const vnpud_t *vnpud) {
 }
 
 /*
- * Light sleep first, deep sleep when nothing came of it. A client that waited for the last packet has nothing to submit
- * before it runs again, and then it rings anyway: the timer would cost more than it saves.
+ * Light sleep first, deep sleep when nothing came of it. A client that waited for the last packet
+ * has nothing to submit before it runs again, and then it rings anyway: the timer would cost more
+ * than it saves.
  */
 static void sleep_until_rung(vnpud_t *vnpud) {
     if (!dev_port_client_waits(vnpud->port)) {

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GRACE_MS 100
+#define GRACE_MS   100
 #define PAGE_BYTES 4096u
 
 void vnpud_send(int socket, const vnpu_control_message_t *message, int fd0, int fd1) {
@@ -120,7 +120,8 @@ static void on_socket(uv_poll_t *handle, int status, int events) {
             begin_stop(vnpud);
         } else if (bytes != (ssize_t)sizeof message || message.magic != VNPU_CONTROL_MAGIC) {
             errno = 0;
-            vnpud_send_error(vnpud->socket, SIM_ERROR_INVALID_VALUE, "control socket", "malformed frame");
+            vnpud_send_error(vnpud->socket, SIM_ERROR_INVALID_VALUE, "control socket",
+                             "malformed frame");
             begin_stop(vnpud);
         } else if (message.type == VNPU_CONTROL_PIN) {
             pin(vnpud, message.bytes);
@@ -144,7 +145,8 @@ static void on_chip_ended(uv_async_t *handle) {
     vnpud_t *vnpud = handle->data;
     if (vnpud->chip_error.status != SIM_OK) {
         errno = 0;
-        vnpud_send_error(vnpud->socket, vnpud->chip_error.status, "packet ring", vnpud->chip_error.text);
+        vnpud_send_error(vnpud->socket, vnpud->chip_error.status, "packet ring",
+                         vnpud->chip_error.text);
     }
     uv_close((uv_handle_t *)&vnpud->socket_poll, NULL);
     if (vnpud->client_pidfd >= 0) {
@@ -177,7 +179,8 @@ sim_status_t vnpud_control_init(vnpud_t *vnpud, sim_error_t *err) {
         return sim_error_set(err, SIM_ERROR_IO, "%s: %s", step, uv_strerror(rc));
     }
     vnpud->socket_poll.data = vnpud->chip_ended.data = vnpud->grace.data = vnpud;
-    /* The pidfd sees a client die whose forked child keeps the socket open. Without it, end of file suffices. */
+    /* The pidfd sees a client die whose forked child keeps the socket open. Without it, end of file
+     * suffices. */
     if (vnpud->client_pidfd >= 0 &&
         uv_poll_init(&vnpud->control_loop, &vnpud->client_poll, vnpud->client_pidfd) != 0) {
         close(vnpud->client_pidfd);

@@ -1,6 +1,6 @@
 /*
- * vnpud: started by libvnpu with one end of a socketpair as descriptor 3. Says in an error frame why it cannot serve, and
- * ends with its client.
+ * vnpud: started by libvnpu with one end of a socketpair as descriptor 3. Says in an error frame
+ * why it cannot serve, and ends with its client.
  */
 #include <errno.h>
 #include <signal.h>
@@ -17,13 +17,15 @@
 
 #ifdef VNPUD_JEMALLOC
 #include <jemalloc/jemalloc.h>
-/* Seen by jemalloc at start. Freed pages stay for reuse: the next client's modules are of the same sizes. */
+/* Seen by jemalloc at start. Freed pages stay for reuse: the next client's modules are of the same
+ * sizes. */
 const char *malloc_conf = "dirty_decay_ms:10000,muzzy_decay_ms:-1";
 #endif
 
 extern char **environ;
 
-/* "jemalloc VERSION" only when the program's malloc really is jemalloc's: strdup must show in its count. */
+/* "jemalloc VERSION" only when the program's malloc really is jemalloc's: strdup must show in its
+ * count. */
 static const char *allocator_name(void) {
 #ifdef VNPUD_JEMALLOC
     uint64_t before = 0, after = 0;
@@ -47,12 +49,14 @@ static const char *allocator_name(void) {
 
 static int parse_args(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-        printf("vnpud protocol %u, libuv %s, allocator %s\n", VNPU_PROTOCOL_VERSION, uv_version_string(),
-               allocator_name());
+        printf("vnpud protocol %u, libuv %s, allocator %s\n", VNPU_PROTOCOL_VERSION,
+               uv_version_string(), allocator_name());
         return 0;
     }
     if (argc > 1 && strcmp(argv[1], "--socket") == 0) {
-        fprintf(stderr, "vnpud: a shared device (--socket) is not supported yet: each client starts its own\n");
+        fprintf(
+            stderr,
+            "vnpud: a shared device (--socket) is not supported yet: each client starts its own\n");
         return 2;
     }
     int type = 0;
@@ -60,7 +64,8 @@ static int parse_args(int argc, char **argv) {
     if (argc > 1 || getsockopt(VNPU_CONTROL_FD, SOL_SOCKET, SO_TYPE, &type, &size) != 0 ||
         type != SOCK_SEQPACKET) {
         fprintf(stderr, "usage: vnpud [--version]\n"
-                        "The device process of the virtual NPU. libvnpu starts it, with a socket as descriptor 3.\n");
+                        "The device process of the virtual NPU. libvnpu starts it, with a socket "
+                        "as descriptor 3.\n");
         return 2;
     }
     return -1;
@@ -83,9 +88,10 @@ static sim_status_t receive_hello(int socket, sim_error_t *err) {
     const vnpu_control_layout_t layout = VNPU_CONTROL_LAYOUT;
     if (bytes != (ssize_t)sizeof hello || hello.magic != VNPU_CONTROL_MAGIC ||
         hello.type != VNPU_CONTROL_HELLO || memcmp(&hello.layout, &layout, sizeof layout) != 0) {
-        return sim_error_set(err, SIM_ERROR_ABI_MISMATCH,
-                             "libvnpu and vnpud are of different versions (vnpud speaks protocol %u)",
-                             VNPU_PROTOCOL_VERSION);
+        return sim_error_set(
+            err, SIM_ERROR_ABI_MISMATCH,
+            "libvnpu and vnpud are of different versions (vnpud speaks protocol %u)",
+            VNPU_PROTOCOL_VERSION);
     }
     return SIM_OK;
 }
@@ -106,12 +112,14 @@ static sim_status_t set_up(vnpud_t *vnpud, const char **out_step, sim_error_t *e
         return status;
     }
     *out_step = "shared memory";
-    status = vnpud_shm_create("vnpu-client", dev_port_shared_bytes(), &vnpud->shared_fd, &vnpud->shared, err);
+    status = vnpud_shm_create("vnpu-client", dev_port_shared_bytes(), &vnpud->shared_fd,
+                              &vnpud->shared, err);
     if (status != SIM_OK) {
         return status;
     }
     *out_step = "port";
-    status = dev_port_create(vnpud->open.chip, vnpud->open.client, vnpud->shared, &vnpud->port, err);
+    status =
+        dev_port_create(vnpud->open.chip, vnpud->open.client, vnpud->shared, &vnpud->port, err);
     if (status != SIM_OK) {
         return status;
     }

@@ -8,8 +8,8 @@
 
 sim_status_t vnpud_fail(sim_error_t *err, sim_status_t status, const char *what, const char *hint) {
     int number = errno;
-    return sim_error_set(err, status, "%s: %s%s%s", what, strerror(number), hint[0] != '\0' ? "; " : "",
-                         hint);
+    return sim_error_set(err, status, "%s: %s%s%s", what, strerror(number),
+                         hint[0] != '\0' ? "; " : "", hint);
 }
 
 /* Where memfd_create is forbidden: an unlinked file of /dev/shm, which cannot be sealed. */
@@ -33,14 +33,15 @@ sim_status_t vnpud_shm_create(const char *name, uint64_t bytes, int *out_fd, voi
         fd = open_unlinked();
     }
     if (fd < 0) {
-        return vnpud_fail(err, SIM_ERROR_IO, "memfd_create and /dev/shm", "set VNPU_TRANSPORT=inproc");
+        return vnpud_fail(err, SIM_ERROR_IO, "memfd_create and /dev/shm",
+                          "set VNPU_TRANSPORT=inproc");
     }
     sim_status_t status = SIM_OK;
     if (ftruncate(fd, (off_t)bytes) != 0) {
         status = vnpud_fail(err, SIM_ERROR_OUT_OF_MEMORY, "size of shared memory", "");
-    } else if (is_memfd &&
-               fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-        status = vnpud_fail(err, SIM_ERROR_IO, "seals of shared memory", "set VNPU_TRANSPORT=inproc");
+    } else if (is_memfd && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        status =
+            vnpud_fail(err, SIM_ERROR_IO, "seals of shared memory", "set VNPU_TRANSPORT=inproc");
     }
     void *pointer = MAP_FAILED;
     if (status == SIM_OK) {

@@ -46,12 +46,15 @@ static void in_forked_child(void) {
     }
 }
 
-static void install_fork_handler(void) { (void)pthread_atfork(NULL, NULL, in_forked_child); }
+static void install_fork_handler(void) {
+    (void)pthread_atfork(NULL, NULL, in_forked_child);
+}
 
 static vnpu_status_t check_forked(const vnpu__device_t *device) {
     if (atomic_load_explicit(&device->is_forked, memory_order_relaxed)) {
-        return vnpu__fail(VNPU_ERROR_FORKED, "this process was forked after the device was started: it cannot use "
-                                             "the device (start workers by spawn, or before the first use)");
+        return vnpu__fail(VNPU_ERROR_FORKED,
+                          "this process was forked after the device was started: it cannot use "
+                          "the device (start workers by spawn, or before the first use)");
     }
     return VNPU_OK;
 }
@@ -61,37 +64,45 @@ static vnpu_status_t check_forked(const vnpu__device_t *device) {
 static vnpu_status_t choose_transport(vnpu__device_t *device) {
     const char *socket = getenv("VNPU_SOCKET"), *name = getenv("VNPU_TRANSPORT");
     if (socket != NULL && socket[0] != '\0') {
-        return vnpu__fail(VNPU_ERROR_UNSUPPORTED,
-                          "VNPU_SOCKET=%s: a device shared by several clients is not supported yet; unset it", socket);
+        return vnpu__fail(
+            VNPU_ERROR_UNSUPPORTED,
+            "VNPU_SOCKET=%s: a device shared by several clients is not supported yet; unset it",
+            socket);
     }
     if (name == NULL || name[0] == '\0' || strcmp(name, "process") == 0) {
         device->transport = &vnpu__process_transport;
     } else if (strcmp(name, "inproc") == 0) {
         device->transport = &vnpu__inproc_transport;
     } else {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "VNPU_TRANSPORT=%s: there are process and inproc", name);
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                          "VNPU_TRANSPORT=%s: there are process and inproc", name);
     }
     return VNPU_OK;
 }
 
 static bool is_area(const vnpu__device_t *device, uint64_t offset, uint64_t bytes) {
-    return offset % 64 == 0 && offset <= device->shared_bytes && bytes <= device->shared_bytes - offset;
+    return offset % 64 == 0 && offset <= device->shared_bytes &&
+           bytes <= device->shared_bytes - offset;
 }
 
 /* Finds rings and staging in the shared memory that the transport mapped. */
 static vnpu_status_t attach(vnpu__device_t *device) {
     uint8_t *base = device->shared;
     vnpu_control_page_t *control = device->shared;
-    if (control->protocol_version != VNPU_PROTOCOL_VERSION || control->bytes_total != device->shared_bytes ||
+    if (control->protocol_version != VNPU_PROTOCOL_VERSION ||
+        control->bytes_total != device->shared_bytes ||
         !is_area(device, control->ring_offset, VNPU_RING_SLOTS * 64u) ||
-        !is_area(device, control->completion_offset, VNPU_COMPLETION_SLOTS * sizeof(vnpu_completion_t)) ||
+        !is_area(device, control->completion_offset,
+                 VNPU_COMPLETION_SLOTS * sizeof(vnpu_completion_t)) ||
         !is_area(device, control->staging_in_offset, VNPU__STAGING_BYTES) ||
         !is_area(device, control->staging_out_offset, VNPU__STAGING_BYTES)) {
-        return vnpu__fail(VNPU_ERROR_ABI_MISMATCH, "the device's shared memory has a layout of another version");
+        return vnpu__fail(VNPU_ERROR_ABI_MISMATCH,
+                          "the device's shared memory has a layout of another version");
     }
     device->control = control;
     device->ring = base + control->ring_offset;
-    device->completions = (const vnpu_completion_t *)(const void *)(base + control->completion_offset);
+    device->completions =
+        (const vnpu_completion_t *)(const void *)(base + control->completion_offset);
     device->staging_in = base + control->staging_in_offset;
     device->staging_out = base + control->staging_out_offset;
     return VNPU_OK;
@@ -105,7 +116,8 @@ static vnpu_status_t read_machine(vnpu__device_t *device) {
         return status;
     }
     if (done.value[0] != sizeof device->machine) {
-        return vnpu__fail(VNPU_ERROR_ABI_MISMATCH, "the device describes itself in %llu bytes, this library knows %zu",
+        return vnpu__fail(VNPU_ERROR_ABI_MISMATCH,
+                          "the device describes itself in %llu bytes, this library knows %zu",
                           (unsigned long long)done.value[0], sizeof device->machine);
     }
     void *machine = NULL, *text = NULL;
@@ -116,15 +128,18 @@ static vnpu_status_t read_machine(vnpu__device_t *device) {
         status = vnpu__read_blob(device, VNPU_BLOB_CONFIG, done.value[1], &text);
         device->config_text = text;
     }
-    if (status == VNPU_OK && (device->machine.size != sizeof device->machine || device->machine.cmd_queue_depth == 0)) {
-        status = vnpu__fail(VNPU_ERROR_ABI_MISMATCH, "the device's description is of another version");
+    if (status == VNPU_OK &&
+        (device->machine.size != sizeof device->machine || device->machine.cmd_queue_depth == 0)) {
+        status =
+            vnpu__fail(VNPU_ERROR_ABI_MISMATCH, "the device's description is of another version");
     }
     return status;
 }
 
 /*
- * Device addresses are a range that nothing else may get and nobody may touch: a stray host access faults at once. Where
- * the range cannot be had (address-space limits, sanitizers with a map of their own) only that check is lost.
+ * Device addresses are a range that nothing else may get and nobody may touch: a stray host access
+ * faults at once. Where the range cannot be had (address-space limits, sanitizers with a map of
+ * their own) only that check is lost.
  */
 static void reserve_addresses(vnpu__device_t *device) {
     void *wanted = (void *)(uintptr_t)VNPU__DEVICE_BASE;
@@ -213,7 +228,8 @@ vnpu_status_t vnpu__enter(int device_index, bool allow_fault, vnpu__device_t **o
         return status;
     }
     if (device_index != 0) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "device %d: there is only device 0", device_index);
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "device %d: there is only device 0",
+                          device_index);
     }
     pthread_mutex_lock(&device->lock);
     while (device->state == VNPU__STARTING || device->state == VNPU__CLOSING) {
@@ -273,13 +289,10 @@ vnpu_status_t vnpu_init(uint32_t flags) {
 
 /* What was never reported to anyone must not be lost with the device. */
 static vnpu_status_t last_words(vnpu__device_t *device) {
-    vnpu_status_t status = VNPU_OK;
-    if (!device->is_lost) {
-        status = vnpu__wait(device, device->next_seq - 1);
+    if (device->is_loss_reported) {
+        return VNPU_OK;
     }
-    if (device->is_lost) {
-        return device->is_loss_reported ? VNPU_OK : vnpu__report_loss(device);
-    }
+    vnpu_status_t status = vnpu__wait(device, device->next_seq - 1);
     if (status == VNPU_OK && !device->is_fault_reported) {
         status = vnpu__async_status(device, device->next_seq - 1);
     }

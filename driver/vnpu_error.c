@@ -5,7 +5,8 @@
 #include "driver/vnpu_internal.h"
 #include "sim/sim_status.h"
 
-#define SAME(name) static_assert((int)VNPU_##name == (int)SIM_##name, "status codes of driver and simulator")
+#define SAME(name)                                                                                 \
+    static_assert((int)VNPU_##name == (int)SIM_##name, "status codes of driver and simulator")
 SAME(OK);
 SAME(ERROR_INVALID_VALUE);
 SAME(ERROR_OUT_OF_MEMORY);
@@ -43,8 +44,6 @@ vnpu_status_t vnpu__fail(vnpu_status_t status, const char *format, ...) {
     return status;
 }
 
-const char *vnpu__thread_detail(void) { return detail; }
-
 size_t vnpu_error_detail(char *text, size_t text_bytes) {
     if (text != NULL && text_bytes > 0) {
         snprintf(text, text_bytes, "%s", detail);
@@ -53,7 +52,8 @@ size_t vnpu_error_detail(char *text, size_t text_bytes) {
 }
 
 const char *vnpu_status_name(vnpu_status_t status) {
-#define NAME(name) case VNPU_##name: return "VNPU_" #name
+#define NAME(name)                                                                                 \
+    case VNPU_##name: return "VNPU_" #name
     switch (status) {
         NAME(OK);
         NAME(ERROR_INVALID_VALUE);

@@ -1,9 +1,11 @@
 /*
- * Inside the driver. One device, one mutex: every function here is called with the device's lock held unless it says
- * otherwise. Waits release the lock and take it again; the caller's `users` count keeps the device from being closed.
+ * Inside the driver. One device, one mutex: every function here is called with the device's lock
+ * held unless it says otherwise. Waits release the lock and take it again; the caller's `users`
+ * count keeps the device from being closed.
  *
- * Completions are read in order: packet `seq` is done when seq <= read_seq. A stream's last completions and an event's time
- * are kept in simulated time, so nothing that a call answers depends on when the completion happened to be read.
+ * Completions are read in order: packet `seq` is done when seq <= read_seq. A stream's last
+ * completions and an event's time are kept in simulated time, so nothing that a call answers
+ * depends on when the completion happened to be read.
  */
 #ifndef VNPU_INTERNAL_H
 #define VNPU_INTERNAL_H
@@ -18,20 +20,21 @@
 #include "driver/vnpu_sim.h"
 
 #define VNPU__STAGING_BYTES ((uint64_t)VNPU_STAGING_CHUNK * VNPU_STAGING_CHUNKS)
-#define VNPU__DEVICE_BASE UINT64_C(0x200000000000)
-#define VNPU__TEXT 2048u
+#define VNPU__DEVICE_BASE   UINT64_C(0x200000000000)
+#define VNPU__TEXT          2048u
 
 typedef struct vnpu__device vnpu__device_t;
 
 /* --- errors (vnpu_error.c; no lock) --- */
 /* Sets the detail of this thread and returns status. */
-vnpu_status_t vnpu__fail(vnpu_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-const char *vnpu__thread_detail(void);
+vnpu_status_t vnpu__fail(vnpu_status_t status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* --- handles (vnpu_table.c) --- */
 typedef enum vnpu__kind { VNPU__STREAM = 1, VNPU__EVENT = 2, VNPU__MODULE = 3 } vnpu__kind_t;
 
-/* First member of every object. Objects are recycled, never freed: a stale handle meets another generation. */
+/* First member of every object. Objects are recycled, never freed: a stale handle meets another
+ * generation. */
 typedef struct vnpu__object {
     uint32_t slot, generation;
     uint32_t next_free; /* slot + 1 */
@@ -46,19 +49,22 @@ typedef struct vnpu__table {
     uint32_t first_free; /* slot + 1, 0: none */
 } vnpu__table_t;
 
-void *vnpu__table_add(vnpu__table_t *table, uint64_t *out_handle); /* zeroed behind its header; NULL: no memory */
+void *vnpu__table_add(vnpu__table_t *table,
+                      uint64_t *out_handle); /* zeroed behind its header; NULL: no memory */
 void *vnpu__table_find(const vnpu__table_t *table, uint64_t handle);
 void vnpu__table_remove(vnpu__table_t *table, void *object);
 
 /* --- objects --- */
-typedef struct vnpu__point { uint64_t seq, end_ps; } vnpu__point_t; /* end_ps holds once seq <= read_seq */
+typedef struct vnpu__point {
+    uint64_t seq, end_ps;
+} vnpu__point_t; /* end_ps holds once seq <= read_seq */
 
 typedef struct vnpu__stream {
     vnpu__object_t object;
     uint32_t id; /* in packets; never used twice */
     int priority;
-    uint64_t count;     /* timed packets so far */
-    uint64_t last_seq;  /* of the last one */
+    uint64_t count;       /* timed packets so far */
+    uint64_t last_seq;    /* of the last one */
     uint64_t last_end_ps; /* latest end read */
     vnpu__point_t *point; /* of the last queue_depth packets */
 } vnpu__stream_t;
@@ -91,7 +97,9 @@ typedef struct vnpu__inflight {
     uint64_t staging_end; /* staging in front of this cursor is free, 0: none used */
 } vnpu__inflight_t;
 
-typedef struct vnpu__allocation { uint64_t address, bytes; } vnpu__allocation_t;
+typedef struct vnpu__allocation {
+    uint64_t address, bytes;
+} vnpu__allocation_t;
 
 typedef struct vnpu__pinned {
     uint8_t *pointer;
@@ -103,7 +111,8 @@ typedef struct vnpu__pinned {
 /* How packets reach the chip. */
 typedef struct vnpu__transport {
     const char *name;
-    /* Fills device->shared and device->shared_bytes; sets the thread's detail on failure and leaves nothing behind. */
+    /* Fills device->shared and device->shared_bytes; sets the thread's detail on failure and leaves
+     * nothing behind. */
     vnpu_status_t (*open)(vnpu__device_t *device);
     void (*close)(vnpu__device_t *device);
     void (*published)(vnpu__device_t *device, uint64_t tail);
@@ -119,7 +128,11 @@ typedef struct vnpu__transport {
 extern const vnpu__transport_t vnpu__process_transport, vnpu__inproc_transport;
 
 typedef enum vnpu__state {
-    VNPU__UNSTARTED, VNPU__STARTING, VNPU__READY, VNPU__CLOSING, VNPU__SHUT_DOWN
+    VNPU__UNSTARTED,
+    VNPU__STARTING,
+    VNPU__READY,
+    VNPU__CLOSING,
+    VNPU__SHUT_DOWN
 } vnpu__state_t;
 
 struct vnpu__device {
@@ -148,9 +161,11 @@ struct vnpu__device {
     uint64_t clock_ps;                   /* virtual host clock */
     uint64_t max_end_ps;                 /* over every timed packet read */
     vnpu__inflight_t inflight[VNPU_COMPLETION_SLOTS];
-    bool is_reading_out, is_loading; /* staging-out and the chip's image buffer have one user at a time */
+    bool is_reading_out,
+        is_loading; /* staging-out and the chip's image buffer have one user at a time */
 
-    /* First fault of a program (sticky), and first failure of other asynchronous work (reported once). */
+    /* First fault of a program (sticky), and first failure of other asynchronous work (reported
+     * once). */
     vnpu_status_t fault, failure;
     uint64_t fault_seq, failure_seq;
     bool is_fault_reported, is_lost, is_loss_reported;
@@ -168,8 +183,10 @@ struct vnpu__device {
     uint32_t num_pinned, max_pinned;
 };
 
-/* --- entry and exit of every public function (vnpu_device.c; enter takes the lock, leave gives it back) --- */
-/* Starts the device if it never was. With a sticky fault already reported: fails unless `allow_fault`. */
+/* --- entry and exit of every public function (vnpu_device.c; enter takes the lock, leave gives it
+ * back) --- */
+/* Starts the device if it never was. With a sticky fault already reported: fails unless
+ * `allow_fault`. */
 vnpu_status_t vnpu__enter(int device_index, bool allow_fault, vnpu__device_t **out_device);
 vnpu_status_t vnpu__leave(vnpu__device_t *device, vnpu_status_t status);
 vnpu_status_t vnpu__start(vnpu__device_t *device);
@@ -194,26 +211,31 @@ typedef struct vnpu__request {
 vnpu_status_t vnpu__submit(vnpu__device_t *device, vnpu__request_t *request, uint64_t *out_seq);
 /* Waits until `seq` is done. Statuses of packets are not looked at. */
 vnpu_status_t vnpu__wait(vnpu__device_t *device, uint64_t seq);
-/* submit with a ticket, wait: the completion's status becomes the call's, with the chip's text as detail. */
-vnpu_status_t vnpu__call(vnpu__device_t *device, vnpu__request_t *request, vnpu_completion_t *out_completion);
+/* submit with a ticket, wait: the completion's status becomes the call's, with the chip's text as
+ * detail. */
+vnpu_status_t vnpu__call(vnpu__device_t *device, vnpu__request_t *request,
+                         vnpu_completion_t *out_completion);
 /* Copies chunks in: H2D or MODULE_LOAD. Every chunk carries the address behind the one before. */
-vnpu_status_t vnpu__write_in(vnpu__device_t *device, const vnpu__request_t *model, const void *src, uint64_t bytes,
-                             vnpu_completion_t *out_last);
+vnpu_status_t vnpu__write_in(vnpu__device_t *device, const vnpu__request_t *model, const void *src,
+                             uint64_t bytes, vnpu_completion_t *out_last);
 /* Copies chunks out: D2H or BLOB_READ (model->packet.u.copy.device is a blob then). */
-vnpu_status_t vnpu__read_out(vnpu__device_t *device, const vnpu__request_t *model, void *dst, uint64_t bytes,
-                             vnpu_completion_t *out_last);
+vnpu_status_t vnpu__read_out(vnpu__device_t *device, const vnpu__request_t *model, void *dst,
+                             uint64_t bytes, vnpu_completion_t *out_last);
 /* Reads a blob of known size into memory from malloc, with a NUL behind it. */
-vnpu_status_t vnpu__read_blob(vnpu__device_t *device, vnpu_blob_t blob, uint64_t bytes, void **out_data);
+vnpu_status_t vnpu__read_blob(vnpu__device_t *device, vnpu_blob_t blob, uint64_t bytes,
+                              void **out_data);
 /* Asynchronous errors of packets up to `seq`: what a synchronizing call returns. */
 vnpu_status_t vnpu__async_status(vnpu__device_t *device, uint64_t seq);
-/* The status of an answer as the status of the call; a failed one brings the chip's text, or the fault that caused it. */
+/* The status of an answer as the status of the call; a failed one brings the chip's text, or the
+ * fault that caused it. */
 vnpu_status_t vnpu__answer_status(vnpu__device_t *device, const vnpu_completion_t *done);
 vnpu_status_t vnpu__report_fault(vnpu__device_t *device);
 vnpu_status_t vnpu__report_loss(vnpu__device_t *device);
 void vnpu__advance_to(vnpu__device_t *device, uint64_t ps); /* virtual host clock, never back */
 
 /* --- objects (vnpu_stream.c, vnpu_module.c, vnpu_memory.c, vnpu_pinned.c) --- */
-vnpu_status_t vnpu__find_stream(vnpu__device_t *device, vnpu_stream_t handle, vnpu__stream_t **out_stream);
+vnpu_status_t vnpu__find_stream(vnpu__device_t *device, vnpu_stream_t handle,
+                                vnpu__stream_t **out_stream);
 vnpu_status_t vnpu__init_stream(vnpu__device_t *device, vnpu__stream_t *stream);
 void vnpu__free_objects(vnpu__device_t *device); /* at shutdown: every handle becomes stale */
 vnpu__pinned_t *vnpu__find_pinned(vnpu__device_t *device, const void *pointer, uint64_t bytes);
@@ -222,7 +244,8 @@ uint32_t vnpu__thread_tag(void); /* no lock */
 
 /* --- vnpud (vnpu_spawn.c; no lock needed) --- */
 vnpu_status_t vnpu__spawn(int socket, int64_t *out_pid, char *path, size_t path_bytes);
-/* "was killed by signal 9 (Killed)", "ended with status 1", ... of a process that is ending; reaps it. */
+/* "was killed by signal 9 (Killed)", "ended with status 1", ... of a process that is ending; reaps
+ * it. */
 void vnpu__describe_end(int64_t pid, char *text, size_t text_bytes);
 
 #endif

@@ -3,7 +3,8 @@
 
 #include "driver/vnpu_internal.h"
 
-/* --- the driver's own list of allocations: misuse is refused at the call, before it reaches the chip --- */
+/* --- the driver's own list of allocations: misuse is refused at the call, before it reaches the
+ * chip --- */
 
 /* First allocation that starts above `address`. */
 static uint32_t upper_bound(const vnpu__device_t *device, uint64_t address) {
@@ -41,7 +42,8 @@ static void insert_allocation(vnpu__device_t *device, uint64_t address, uint64_t
     device->num_allocations++;
 }
 
-static vnpu_status_t check_range(const vnpu__device_t *device, const char *what, uint64_t address, uint64_t bytes) {
+static vnpu_status_t check_range(const vnpu__device_t *device, const char *what, uint64_t address,
+                                 uint64_t bytes) {
     uint32_t above = upper_bound(device, address);
     const vnpu__allocation_t *entry = above > 0 ? &device->allocation[above - 1] : NULL;
     if (entry != NULL && address - entry->address < entry->bytes &&
@@ -49,13 +51,16 @@ static vnpu_status_t check_range(const vnpu__device_t *device, const char *what,
         return VNPU_OK;
     }
     if (entry != NULL && address - entry->address < entry->bytes) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
-                          "%s: %llu bytes at 0x%llx pass the end of the allocation of %llu bytes at 0x%llx", what,
-                          (unsigned long long)bytes, (unsigned long long)address, (unsigned long long)entry->bytes,
-                          (unsigned long long)entry->address);
+        return vnpu__fail(
+            VNPU_ERROR_INVALID_VALUE,
+            "%s: %llu bytes at 0x%llx pass the end of the allocation of %llu bytes at 0x%llx", what,
+            (unsigned long long)bytes, (unsigned long long)address,
+            (unsigned long long)entry->bytes, (unsigned long long)entry->address);
     }
-    bool is_device = address >= VNPU__DEVICE_BASE && address - VNPU__DEVICE_BASE < device->machine.dram_bytes;
-    return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "%s: 0x%llx is %s", what, (unsigned long long)address,
+    bool is_device =
+        address >= VNPU__DEVICE_BASE && address - VNPU__DEVICE_BASE < device->machine.dram_bytes;
+    return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "%s: 0x%llx is %s", what,
+                      (unsigned long long)address,
                       is_device ? "in no live allocation of the device (freed, or never allocated)"
                                 : "no device address");
 }
@@ -95,9 +100,10 @@ vnpu_status_t vnpu_mem_free(int device_index, vnpu_addr_t address) {
     uint32_t above = upper_bound(device, address);
     vnpu__allocation_t *entry = above > 0 ? &device->allocation[above - 1] : NULL;
     if (entry == NULL || entry->address != address) {
-        return vnpu__leave(device, vnpu__fail(VNPU_ERROR_INVALID_VALUE,
-                                              "vnpu_mem_free: 0x%llx is not the start of a live allocation",
-                                              (unsigned long long)address));
+        return vnpu__leave(device,
+                           vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                                      "vnpu_mem_free: 0x%llx is not the start of a live allocation",
+                                      (unsigned long long)address));
     }
     device->clock_ps += device->machine.host_submit_ps;
     vnpu__request_t request = {.packet = {.type = VNPU_PACKET_FREE}};
@@ -138,7 +144,7 @@ vnpu_status_t vnpu_mem_info(int device_index, size_t *out_free, size_t *out_tota
 
 /* --- copies --- */
 
-/* Common start of every copy and fill: device, clock, stream, range. Leaves the device on failure. */
+/* Common start of every copy and fill: device, stream, range. Leaves the device on failure. */
 static vnpu_status_t begin(const char *what, uint64_t address, uint64_t bytes, vnpu_stream_t handle,
                            vnpu__device_t **out_device, vnpu__stream_t **out_stream) {
     vnpu_status_t status = vnpu__enter(0, false, out_device);
@@ -152,14 +158,17 @@ static vnpu_status_t begin(const char *what, uint64_t address, uint64_t bytes, v
     if (status != VNPU_OK) {
         return vnpu__leave(*out_device, status);
     }
-    if (bytes > 0) {
-        (*out_device)->clock_ps += (*out_device)->machine.host_submit_ps;
-    }
     return VNPU_OK;
 }
 
-static vnpu__request_t copy_request(vnpu_packet_type_t type, uint64_t address, uint64_t bytes, vnpu__stream_t *stream) {
-    vnpu__request_t request = {.packet = {.type = (uint8_t)type, .tag = vnpu__thread_tag()}, .stream = stream};
+static void charge_submit(vnpu__device_t *device) {
+    device->clock_ps += device->machine.host_submit_ps;
+}
+
+static vnpu__request_t copy_request(vnpu_packet_type_t type, uint64_t address, uint64_t bytes,
+                                    vnpu__stream_t *stream) {
+    vnpu__request_t request = {.packet = {.type = (uint8_t)type, .tag = vnpu__thread_tag()},
+                               .stream = stream};
     request.packet.u.copy.device = address;
     request.packet.u.copy.bytes = bytes;
     request.packet.u.copy.total = bytes;
@@ -167,8 +176,8 @@ static vnpu__request_t copy_request(vnpu_packet_type_t type, uint64_t address, u
 }
 
 /* One packet whose host side is a pinned block. */
-static vnpu_status_t submit_pinned(vnpu__device_t *device, vnpu__request_t *request, const void *host, uint64_t bytes,
-                                   uint64_t *out_seq) {
+static vnpu_status_t submit_pinned(vnpu__device_t *device, vnpu__request_t *request,
+                                   const void *host, uint64_t bytes, uint64_t *out_seq) {
     vnpu__pinned_t *pinned = vnpu__find_pinned(device, host, bytes);
     uint64_t offset = (uint64_t)((uintptr_t)host - (uintptr_t)pinned->pointer);
     request->packet.flags = (uint8_t)(request->packet.flags | VNPU_PACKET_PINNED);
@@ -182,8 +191,8 @@ static vnpu_status_t submit_pinned(vnpu__device_t *device, vnpu__request_t *requ
     return status;
 }
 
-vnpu_status_t vnpu_memcpy_h2d(vnpu_addr_t dst, const void *src, size_t bytes, vnpu_stream_t stream_handle,
-                              int non_blocking) {
+vnpu_status_t vnpu_memcpy_h2d(vnpu_addr_t dst, const void *src, size_t bytes,
+                              vnpu_stream_t stream_handle, int non_blocking) {
     if (src == NULL && bytes > 0) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_memcpy_h2d: src is NULL");
     }
@@ -193,6 +202,7 @@ vnpu_status_t vnpu_memcpy_h2d(vnpu_addr_t dst, const void *src, size_t bytes, vn
     if (status != VNPU_OK || bytes == 0) {
         return status == VNPU_OK ? vnpu__leave(device, status) : status;
     }
+    charge_submit(device);
     vnpu__request_t request = copy_request(VNPU_PACKET_COPY_H2D, dst, bytes, stream);
     if (vnpu__find_pinned(device, src, bytes) == NULL) {
         status = vnpu__write_in(device, &request, src, bytes, NULL);
@@ -201,12 +211,14 @@ vnpu_status_t vnpu_memcpy_h2d(vnpu_addr_t dst, const void *src, size_t bytes, vn
     uint64_t seq = 0;
     status = submit_pinned(device, &request, src, bytes, &seq);
     if (status == VNPU_OK && !non_blocking) {
-        status = vnpu__wait(device, seq); /* the source is free again; no simulated time: so is a pageable one */
+        status = vnpu__wait(
+            device, seq); /* the source is free again; no simulated time: so is a pageable one */
     }
     return vnpu__leave(device, status);
 }
 
-vnpu_status_t vnpu_memcpy_d2h(void *dst, vnpu_addr_t src, size_t bytes, vnpu_stream_t stream_handle, int non_blocking) {
+vnpu_status_t vnpu_memcpy_d2h(void *dst, vnpu_addr_t src, size_t bytes, vnpu_stream_t stream_handle,
+                              int non_blocking) {
     if (dst == NULL && bytes > 0) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_memcpy_d2h: dst is NULL");
     }
@@ -216,6 +228,7 @@ vnpu_status_t vnpu_memcpy_d2h(void *dst, vnpu_addr_t src, size_t bytes, vnpu_str
     if (status != VNPU_OK || bytes == 0) {
         return status == VNPU_OK ? vnpu__leave(device, status) : status;
     }
+    charge_submit(device);
     vnpu__request_t request = copy_request(VNPU_PACKET_COPY_D2H, src, bytes, stream);
     vnpu_completion_t last = {0};
     if (vnpu__find_pinned(device, dst, bytes) == NULL) {
@@ -236,20 +249,24 @@ vnpu_status_t vnpu_memcpy_d2h(void *dst, vnpu_addr_t src, size_t bytes, vnpu_str
     }
     if (status == VNPU_OK) {
         vnpu__advance_to(device, last.end_ps);
-        status = vnpu__async_status(device, last.seq); /* data behind a refused copy is not what it should be */
+        status = vnpu__async_status(
+            device, last.seq); /* data behind a refused copy is not what it should be */
     }
     return vnpu__leave(device, status);
 }
 
-vnpu_status_t vnpu_memcpy_d2d(vnpu_addr_t dst, vnpu_addr_t src, size_t bytes, vnpu_stream_t stream_handle) {
+vnpu_status_t vnpu_memcpy_d2d(vnpu_addr_t dst, vnpu_addr_t src, size_t bytes,
+                              vnpu_stream_t stream_handle) {
     vnpu__device_t *device;
     vnpu__stream_t *stream;
-    vnpu_status_t status = begin("vnpu_memcpy_d2d (dst)", dst, bytes, stream_handle, &device, &stream);
+    vnpu_status_t status =
+        begin("vnpu_memcpy_d2d (dst)", dst, bytes, stream_handle, &device, &stream);
     if (status != VNPU_OK || bytes == 0) {
         return status == VNPU_OK ? vnpu__leave(device, status) : status;
     }
     status = check_range(device, "vnpu_memcpy_d2d (src)", src, bytes);
     if (status == VNPU_OK) {
+        charge_submit(device);
         vnpu__request_t request = copy_request(VNPU_PACKET_COPY_D2D, dst, bytes, stream);
         request.packet.u.copy.host = src;
         status = vnpu__submit(device, &request, NULL);
@@ -257,13 +274,16 @@ vnpu_status_t vnpu_memcpy_d2d(vnpu_addr_t dst, vnpu_addr_t src, size_t bytes, vn
     return vnpu__leave(device, status);
 }
 
-vnpu_status_t vnpu_sim_memcpy_h2d_length(vnpu_addr_t dst, size_t bytes, vnpu_stream_t stream_handle) {
+vnpu_status_t vnpu_sim_memcpy_h2d_length(vnpu_addr_t dst, size_t bytes,
+                                         vnpu_stream_t stream_handle) {
     vnpu__device_t *device;
     vnpu__stream_t *stream;
-    vnpu_status_t status = begin("vnpu_sim_memcpy_h2d_length", dst, bytes, stream_handle, &device, &stream);
+    vnpu_status_t status =
+        begin("vnpu_sim_memcpy_h2d_length", dst, bytes, stream_handle, &device, &stream);
     if (status != VNPU_OK || bytes == 0) {
         return status == VNPU_OK ? vnpu__leave(device, status) : status;
     }
+    charge_submit(device);
     vnpu__request_t request = copy_request(VNPU_PACKET_COPY_H2D, dst, bytes, stream);
     request.packet.flags = VNPU_PACKET_LENGTH_ONLY;
     vnpu_completion_t done;
@@ -271,18 +291,24 @@ vnpu_status_t vnpu_sim_memcpy_h2d_length(vnpu_addr_t dst, size_t bytes, vnpu_str
     return vnpu__leave(device, status);
 }
 
-vnpu_status_t vnpu_memset(vnpu_addr_t dst, uint64_t pattern, uint32_t width, size_t count, vnpu_stream_t stream_handle) {
+vnpu_status_t vnpu_memset(vnpu_addr_t dst, uint64_t pattern, uint32_t width, size_t count,
+                          vnpu_stream_t stream_handle) {
     if ((width != 1 && width != 2 && width != 4 && width != 8) || count > SIZE_MAX / 8) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_memset: width %u (1, 2, 4, 8), count %zu", width, count);
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_memset: width %u (1, 2, 4, 8), count %zu",
+                          width, count);
     }
     vnpu__device_t *device;
     vnpu__stream_t *stream;
-    vnpu_status_t status = begin("vnpu_memset", dst, (uint64_t)count * width, stream_handle, &device, &stream);
+    vnpu_status_t status =
+        begin("vnpu_memset", dst, (uint64_t)count * width, stream_handle, &device, &stream);
     if (status != VNPU_OK || count == 0) {
         return status == VNPU_OK ? vnpu__leave(device, status) : status;
     }
-    vnpu__request_t request = {.packet = {.type = VNPU_PACKET_FILL, .tag = vnpu__thread_tag()}, .stream = stream};
-    request.packet.u.fill = (vnpu_packet_fill_t){.device = dst, .count = count, .pattern = pattern, .width = width};
+    charge_submit(device);
+    vnpu__request_t request = {.packet = {.type = VNPU_PACKET_FILL, .tag = vnpu__thread_tag()},
+                               .stream = stream};
+    request.packet.u.fill =
+        (vnpu_packet_fill_t){.device = dst, .count = count, .pattern = pattern, .width = width};
     status = vnpu__submit(device, &request, NULL);
     return vnpu__leave(device, status);
 }

@@ -5,7 +5,8 @@
 #include "device/vnpu_isa.h"
 #include "driver/vnpu_internal.h"
 
-static vnpu_status_t load(vnpu__device_t *device, const void *image, size_t bytes, vnpu_module_t *out_module) {
+static vnpu_status_t load(vnpu__device_t *device, const void *image, size_t bytes,
+                          vnpu_module_t *out_module) {
     uint64_t handle = 0;
     vnpu__module_t *module = vnpu__table_add(&device->modules, &handle);
     if (module == NULL) {
@@ -33,21 +34,24 @@ static vnpu_status_t load(vnpu__device_t *device, const void *image, size_t byte
     return VNPU_OK;
 }
 
-vnpu_status_t vnpu_module_load(int device_index, const void *image, size_t bytes, vnpu_module_t *out_module) {
+vnpu_status_t vnpu_module_load(int device_index, const void *image, size_t bytes,
+                               vnpu_module_t *out_module) {
     if (out_module == NULL || image == NULL) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_module_load: %s is NULL",
                           out_module == NULL ? "out_module" : "image");
     }
     *out_module = 0;
     if (bytes < sizeof(vnpu_program_header_t)) {
-        return vnpu__fail(VNPU_ERROR_INVALID_IMAGE, "vnpu_module_load: %zu bytes are less than a program's header", bytes);
+        return vnpu__fail(VNPU_ERROR_INVALID_IMAGE,
+                          "vnpu_module_load: %zu bytes are less than a program's header", bytes);
     }
     vnpu__device_t *device;
     vnpu_status_t status = vnpu__enter(device_index, false, &device);
     return status == VNPU_OK ? vnpu__leave(device, load(device, image, bytes, out_module)) : status;
 }
 
-vnpu_status_t vnpu_module_load_text(int device_index, const char *text, const char *origin, vnpu_module_t *out_module) {
+vnpu_status_t vnpu_module_load_text(int device_index, const char *text, const char *origin,
+                                    vnpu_module_t *out_module) {
     if (out_module == NULL || text == NULL) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_module_load_text: %s is NULL",
                           out_module == NULL ? "out_module" : "text");
@@ -56,7 +60,8 @@ vnpu_status_t vnpu_module_load_text(int device_index, const char *text, const ch
     sim_error_t err = {0};
     void *image = NULL;
     size_t bytes = 0;
-    sim_status_t assembled = dev_asm_assemble(text, origin != NULL ? origin : "program", &image, &bytes, &err);
+    sim_status_t assembled =
+        dev_asm_assemble(text, origin != NULL ? origin : "program", &image, &bytes, &err);
     if (assembled != SIM_OK) {
         return vnpu__fail((vnpu_status_t)assembled, "%s", err.text);
     }
@@ -85,32 +90,37 @@ vnpu_status_t vnpu_module_unload(vnpu_module_t handle) {
 }
 
 static vnpu_status_t check_launch(const vnpu__device_t *device, const vnpu__module_t *module,
-                                  const vnpu_launch_config_t *config, const uint64_t *args, uint32_t num_args) {
+                                  const vnpu_launch_config_t *config, const uint64_t *args,
+                                  uint32_t num_args) {
     uint32_t workers = device->machine.workers;
     if (num_args != module->num_args) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_launch: %u arguments for a program of %u", num_args,
-                          module->num_args);
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_launch: %u arguments for a program of %u",
+                          num_args, module->num_args);
     }
     if (args == NULL && num_args > 0) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_launch: args is NULL");
     }
     if (config->grid[0] == 0 || config->grid[1] == 0) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_launch: grid %u x %u: both must be at least 1",
-                          config->grid[0], config->grid[1]);
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                          "vnpu_launch: grid %u x %u: both must be at least 1", config->grid[0],
+                          config->grid[1]);
     }
     if (workers < 64 && config->core_mask >> workers != 0) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_launch: core mask 0x%llx names cores beyond the %u workers",
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                          "vnpu_launch: core mask 0x%llx names cores beyond the %u workers",
                           (unsigned long long)config->core_mask, workers);
     }
     return VNPU_OK;
 }
 
 /* A kernel packet; leaves the device on failure. */
-static vnpu_status_t begin_launch(vnpu_packet_type_t type, vnpu_module_t handle, const vnpu_launch_config_t *config,
-                                  const uint64_t *args, uint32_t num_args, vnpu__device_t **out_device,
+static vnpu_status_t begin_launch(vnpu_packet_type_t type, vnpu_module_t handle,
+                                  const vnpu_launch_config_t *config, const uint64_t *args,
+                                  uint32_t num_args, vnpu__device_t **out_device,
                                   vnpu__request_t *request) {
     if (config == NULL || config->size != sizeof *config) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "launch: config is NULL or of another size than this library's");
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                          "launch: config is NULL or of another size than this library's");
     }
     vnpu_status_t status = vnpu__enter(0, false, out_device);
     if (status != VNPU_OK) {
@@ -144,11 +154,12 @@ static vnpu_status_t begin_launch(vnpu_packet_type_t type, vnpu_module_t handle,
     return VNPU_OK;
 }
 
-vnpu_status_t vnpu_launch(vnpu_module_t module, const vnpu_launch_config_t *config, const uint64_t *args,
-                          uint32_t num_args) {
+vnpu_status_t vnpu_launch(vnpu_module_t module, const vnpu_launch_config_t *config,
+                          const uint64_t *args, uint32_t num_args) {
     vnpu__device_t *device;
     vnpu__request_t request;
-    vnpu_status_t status = begin_launch(VNPU_PACKET_KERNEL, module, config, args, num_args, &device, &request);
+    vnpu_status_t status =
+        begin_launch(VNPU_PACKET_KERNEL, module, config, args, num_args, &device, &request);
     if (status != VNPU_OK) {
         return status;
     }
@@ -157,15 +168,16 @@ vnpu_status_t vnpu_launch(vnpu_module_t module, const vnpu_launch_config_t *conf
     return vnpu__leave(device, status);
 }
 
-vnpu_status_t vnpu_program_time(vnpu_module_t module, const vnpu_launch_config_t *config, const uint64_t *args,
-                                uint32_t num_args, uint64_t *out_ps) {
+vnpu_status_t vnpu_program_time(vnpu_module_t module, const vnpu_launch_config_t *config,
+                                const uint64_t *args, uint32_t num_args, uint64_t *out_ps) {
     if (out_ps == NULL) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_program_time: out_ps is NULL");
     }
     *out_ps = 0;
     vnpu__device_t *device;
     vnpu__request_t request;
-    vnpu_status_t status = begin_launch(VNPU_PACKET_PROGRAM_TIME, module, config, args, num_args, &device, &request);
+    vnpu_status_t status =
+        begin_launch(VNPU_PACKET_PROGRAM_TIME, module, config, args, num_args, &device, &request);
     if (status != VNPU_OK) {
         return status;
     }

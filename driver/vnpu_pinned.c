@@ -7,7 +7,8 @@ vnpu__pinned_t *vnpu__find_pinned(vnpu__device_t *device, const void *pointer, u
     for (uint32_t i = 0; i < device->num_pinned; i++) {
         vnpu__pinned_t *pinned = &device->pinned[i];
         uintptr_t start = (uintptr_t)pinned->pointer;
-        if (address >= start && address - start < pinned->bytes && bytes <= pinned->bytes - (address - start)) {
+        if (address >= start && address - start < pinned->bytes &&
+            bytes <= pinned->bytes - (address - start)) {
             return pinned;
         }
     }
@@ -43,7 +44,8 @@ vnpu_status_t vnpu_host_alloc(size_t bytes, void **out_pointer) {
     }
     *out_pointer = NULL;
     if (bytes > (UINT64_C(1) << 39)) {
-        return vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY, "vnpu_host_alloc: %zu bytes are more than a block can have", bytes);
+        return vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY,
+                          "vnpu_host_alloc: %zu bytes are more than a block can have", bytes);
     }
     vnpu__device_t *device;
     vnpu_status_t status = vnpu__enter(0, true, &device);
@@ -75,8 +77,10 @@ vnpu_status_t vnpu_host_free(void *pointer) {
     }
     vnpu__pinned_t *pinned = vnpu__find_pinned(device, pointer, 1);
     if (pinned == NULL || pinned->pointer != pointer) {
-        return vnpu__leave(device, vnpu__fail(VNPU_ERROR_INVALID_VALUE,
-                                              "vnpu_host_free: %p is no pinned block of vnpu_host_alloc", pointer));
+        return vnpu__leave(device,
+                           vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                                      "vnpu_host_free: %p is no pinned block of vnpu_host_alloc",
+                                      pointer));
     }
     vnpu__pinned_t freed = *pinned;
     *pinned = device->pinned[--device->num_pinned];

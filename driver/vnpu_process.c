@@ -1,5 +1,6 @@
 /*
- * The transport to a private vnpud: a socket for the handshake, pinned blocks and liveness; shared memory for the rest.
+ * The transport to a private vnpud: a socket for the handshake, pinned blocks and liveness; shared
+ * memory for the rest.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,11 +21,11 @@
 
 #include "driver/vnpu_internal.h"
 
-#define SPIN_NS 50000           /* a caller that waits, if the chip runs on another CPU */
-#define LIVENESS_MS 50          /* between two looks at the socket */
-#define STOPPED_MS 5000         /* after which a stopped vnpud is named */
+#define SPIN_NS           50000 /* a caller that waits, if the chip runs on another CPU */
+#define LIVENESS_MS       50    /* between two looks at the socket */
+#define STOPPED_MS        5000  /* after which a stopped vnpud is named */
 #define LIGHT_SLEEP_SLOTS 8u
-#define END_MS 5000 /* for an orderly end */
+#define END_MS            5000 /* for an orderly end */
 
 /* --- doorbell and completion --- */
 
@@ -45,7 +46,9 @@ static void process_published(vnpu__device_t *device, uint64_t tail) {
     }
 }
 
-static bool is_done(const vnpu__device_t *device, uint64_t seq) { return atomic_load(&device->control->done) >= seq; }
+static bool is_done(const vnpu__device_t *device, uint64_t seq) {
+    return atomic_load(&device->control->done) >= seq;
+}
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -89,13 +92,16 @@ static void name_stopped(int64_t pid) {
     }
     const char *end = fgets(line, sizeof line, file) != NULL ? strrchr(line, ')') : NULL;
     if (end != NULL && (end[2] == 'T' || end[2] == 't')) {
-        fprintf(stderr, "vnpu: the device process %lld is stopped (SIGSTOP or a debugger): waiting for it\n",
-                (long long)pid);
+        fprintf(
+            stderr,
+            "vnpu: the device process %lld is stopped (SIGSTOP or a debugger): waiting for it\n",
+            (long long)pid);
     }
     fclose(file);
 }
 
-/* Sleeps until `done` moves or LIVENESS_MS are over; the handshake of waiters and done is sequentially consistent. */
+/* Sleeps until `done` moves or LIVENESS_MS are over; the handshake of waiters and done is
+ * sequentially consistent. */
 static void sleep_on(vnpu__device_t *device, uint64_t seq) {
     vnpu_control_page_t *control = device->control;
     const struct timespec limit = {.tv_nsec = LIVENESS_MS * 1000000L};
@@ -125,7 +131,8 @@ static bool process_wait(vnpu__device_t *device, uint64_t seq) {
             return is_done(device, seq);
         }
         if (atomic_load(&device->control->state) != 0) {
-            ring(device); /* never needed in a million round trips; a lost wake-up must not hang a program */
+            ring(device); /* never needed in a million round trips; a lost wake-up must not hang a
+                             program */
         }
         if (!is_stop_named && now_ns() - start > STOPPED_MS * INT64_C(1000000)) {
             is_stop_named = true;
@@ -137,7 +144,8 @@ static bool process_wait(vnpu__device_t *device, uint64_t seq) {
 
 /* --- control frames --- */
 
-static void send_frame(const vnpu__device_t *device, vnpu_control_type_t type, uint64_t bytes, uint32_t block) {
+static void send_frame(const vnpu__device_t *device, vnpu_control_type_t type, uint64_t bytes,
+                       uint32_t block) {
     vnpu_control_message_t message = {.magic = VNPU_CONTROL_MAGIC,
                                       .type = (uint32_t)type,
                                       .layout = VNPU_CONTROL_LAYOUT,
@@ -155,14 +163,17 @@ static void close_fds(const int *fds, int count) {
 }
 
 /* Takes a frame that is there; out_fds are filled with -1 where none came. */
-static bool take_frame(const vnpu__device_t *device, vnpu_control_message_t *message, int out_fds[2]) {
+static bool take_frame(const vnpu__device_t *device, vnpu_control_message_t *message,
+                       int out_fds[2]) {
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(2 * sizeof(int))];
     } control;
     struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
-    struct msghdr header = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
     out_fds[0] = out_fds[1] = -1;
     ssize_t bytes = recvmsg(device->socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (bytes < 0) {
@@ -185,7 +196,8 @@ static bool take_frame(const vnpu__device_t *device, vnpu_control_message_t *mes
 }
 
 /* Waits for a frame; false when vnpud is gone without having sent one. */
-static bool await_frame(const vnpu__device_t *device, vnpu_control_message_t *message, int out_fds[2]) {
+static bool await_frame(const vnpu__device_t *device, vnpu_control_message_t *message,
+                        int out_fds[2]) {
     for (;;) {
         struct pollfd look = {.fd = device->socket, .events = POLLIN};
         int ready = poll(&look, 1, -1); /* ends with the peer: its death is a hang-up */
@@ -211,8 +223,8 @@ static void process_obituary(vnpu__device_t *device, char *text, size_t text_byt
     char how[256];
     vnpu__describe_end(device->pid, how, sizeof how);
     if (last.type == VNPU_CONTROL_ERROR) {
-        snprintf(text, text_bytes, "vnpud (process %lld) gave up at %s: %s; it %s", (long long)device->pid, last.step,
-                 last.text, how);
+        snprintf(text, text_bytes, "vnpud (process %lld) gave up at %s: %s; it %s",
+                 (long long)device->pid, last.step, last.text, how);
     } else {
         snprintf(text, text_bytes, "vnpud (process %lld) %s", (long long)device->pid, how);
     }
@@ -222,8 +234,10 @@ static void process_obituary(vnpu__device_t *device, char *text, size_t text_byt
 
 static vnpu_status_t map_shared(vnpu__device_t *device, int fd, uint64_t bytes) {
     struct stat info;
-    if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != bytes || bytes < sizeof(vnpu_control_page_t)) {
-        return vnpu__fail(VNPU_ERROR_ABI_MISMATCH, "vnpud announced shared memory of another size than it sent");
+    if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != bytes ||
+        bytes < sizeof(vnpu_control_page_t)) {
+        return vnpu__fail(VNPU_ERROR_ABI_MISMATCH,
+                          "vnpud announced shared memory of another size than it sent");
     }
     void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared == MAP_FAILED) {
@@ -243,15 +257,21 @@ static vnpu_status_t shake_hands(vnpu__device_t *device) {
     if (!await_frame(device, &answer, fds)) {
         char how[256];
         vnpu__describe_end(device->pid, how, sizeof how);
-        return vnpu__fail(VNPU_ERROR_IO, "vnpud (process %lld) %s before it was ready", (long long)device->pid, how);
+        return vnpu__fail(VNPU_ERROR_IO, "vnpud (process %lld) %s before it was ready",
+                          (long long)device->pid, how);
     }
     vnpu_status_t status;
     const vnpu_control_layout_t layout = VNPU_CONTROL_LAYOUT;
     if (answer.type == VNPU_CONTROL_ERROR) {
         status = answer.status > 0 ? (vnpu_status_t)answer.status : VNPU_ERROR_INTERNAL;
-        vnpu__fail(status, "vnpud, %s: %s", answer.step, answer.text);
-    } else if (answer.type != VNPU_CONTROL_WELCOME || memcmp(&answer.layout, &layout, sizeof layout) != 0 ||
-               fds[0] < 0 || fds[1] < 0) {
+        bool is_users = strcmp(answer.step, "config") == 0 || strcmp(answer.step, "options") == 0;
+        if (is_users) { /* the text begins with file and line */
+            vnpu__fail(status, "%s", answer.text);
+        } else {
+            vnpu__fail(status, "vnpud could not start, %s: %s", answer.step, answer.text);
+        }
+    } else if (answer.type != VNPU_CONTROL_WELCOME ||
+               memcmp(&answer.layout, &layout, sizeof layout) != 0 || fds[0] < 0 || fds[1] < 0) {
         status = vnpu__fail(VNPU_ERROR_ABI_MISMATCH, "vnpud is of another version than libvnpu");
     } else {
         status = map_shared(device, fds[0], answer.bytes);
@@ -296,8 +316,9 @@ static vnpu_status_t process_open(vnpu__device_t *device) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         return vnpu__fail(VNPU_ERROR_IO, "socketpair: %s; %s", strerror(errno),
-                          errno == EMFILE ? "see ulimit -n"
-                                          : "this sandbox forbids UNIX sockets: set VNPU_TRANSPORT=inproc");
+                          errno == EMFILE
+                              ? "see ulimit -n"
+                              : "this sandbox forbids UNIX sockets: set VNPU_TRANSPORT=inproc");
     }
     char path[PATH_MAX];
     vnpu_status_t status = vnpu__spawn(pair[1], &device->pid, path, sizeof path);
@@ -324,7 +345,8 @@ static void process_fork_child(vnpu__device_t *device) {
 
 /* --- pinned blocks --- */
 
-static vnpu_status_t process_pin(vnpu__device_t *device, uint64_t bytes, vnpu__pinned_t *out_pinned) {
+static vnpu_status_t process_pin(vnpu__device_t *device, uint64_t bytes,
+                                 vnpu__pinned_t *out_pinned) {
     vnpu_control_message_t answer;
     int fds[2] = {-1, -1};
     send_frame(device, VNPU_CONTROL_PIN, bytes, 0);
@@ -336,22 +358,25 @@ static vnpu_status_t process_pin(vnpu__device_t *device, uint64_t bytes, vnpu__p
     vnpu_status_t status = VNPU_OK;
     void *pointer = MAP_FAILED;
     if (answer.type == VNPU_CONTROL_ERROR) {
-        status = vnpu__fail(answer.status > 0 ? (vnpu_status_t)answer.status : VNPU_ERROR_INTERNAL, "%s: %s",
-                            answer.step, answer.text);
+        status = vnpu__fail(answer.status > 0 ? (vnpu_status_t)answer.status : VNPU_ERROR_INTERNAL,
+                            "%s: %s", answer.step, answer.text);
     } else if (answer.type != VNPU_CONTROL_PINNED || fds[0] < 0 || answer.bytes < bytes) {
         status = vnpu__fail(VNPU_ERROR_INTERNAL, "vnpud sent no pinned block");
     } else {
         pointer = mmap(NULL, answer.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
         if (pointer == MAP_FAILED) {
-            status = vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY, "mapping a pinned block of %llu bytes: %s",
-                                (unsigned long long)answer.bytes, strerror(errno));
+            status =
+                vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY, "mapping a pinned block of %llu bytes: %s",
+                           (unsigned long long)answer.bytes, strerror(errno));
             send_frame(device, VNPU_CONTROL_UNPIN, 0, answer.block);
         }
     }
     close_fds(fds, (fds[0] >= 0) + (fds[1] >= 0));
     if (status == VNPU_OK) {
-        *out_pinned = (vnpu__pinned_t){
-            .pointer = pointer, .bytes = bytes, .mapped_bytes = answer.bytes, .block = answer.block};
+        *out_pinned = (vnpu__pinned_t){.pointer = pointer,
+                                       .bytes = bytes,
+                                       .mapped_bytes = answer.bytes,
+                                       .block = answer.block};
     }
     return status;
 }

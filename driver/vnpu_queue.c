@@ -1,6 +1,7 @@
 /*
- * Packets in, completions out. The order of every loop here: read what has completed, then look whether there is room, then
- * wait; so a bounded buffer never blocks while its emptying is already known.
+ * Packets in, completions out. The order of every loop here: read what has completed, then look
+ * whether there is room, then wait; so a bounded buffer never blocks while its emptying is already
+ * known.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -10,10 +11,16 @@
 
 #define NO_SEQ UINT64_MAX
 
-static uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t min_u64(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+static uint64_t max_u64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
 
-void vnpu__advance_to(vnpu__device_t *device, uint64_t ps) { device->clock_ps = max_u64(device->clock_ps, ps); }
+void vnpu__advance_to(vnpu__device_t *device, uint64_t ps) {
+    device->clock_ps = max_u64(device->clock_ps, ps);
+}
 
 /* --- completions --- */
 
@@ -37,12 +44,14 @@ static void settle(vnpu__device_t *device, const vnpu_completion_t *done) {
     if (stream != NULL) {
         device->max_end_ps = max_u64(device->max_end_ps, done->end_ps);
         if (stream->object.generation == inflight->stream_generation) {
-            stream->point[inflight->position % device->machine.cmd_queue_depth].end_ps = done->end_ps;
+            stream->point[inflight->position % device->machine.cmd_queue_depth].end_ps =
+                done->end_ps;
             stream->last_end_ps = max_u64(stream->last_end_ps, done->end_ps);
         }
     }
     vnpu__event_t *event = inflight->event;
-    if (event != NULL && event->object.generation == inflight->event_generation && event->seq == done->seq) {
+    if (event != NULL && event->object.generation == inflight->event_generation &&
+        event->seq == done->seq) {
         event->end_ps = done->end_ps;
     }
     if (inflight->staging_end != 0) {
@@ -75,7 +84,8 @@ static void read_completions(vnpu__device_t *device) {
         return;
     }
     while (device->read_seq < done) {
-        vnpu_completion_t completion = device->completions[device->read_seq % VNPU_COMPLETION_SLOTS];
+        vnpu_completion_t completion =
+            device->completions[device->read_seq % VNPU_COMPLETION_SLOTS];
         device->read_seq++;
         completion.seq = device->read_seq;
         settle(device, &completion);
@@ -112,8 +122,9 @@ static bool fetch_error_text(vnpu__device_t *device, char *text, size_t text_byt
     request.packet.flags = VNPU_PACKET_BLOCKING;
     void *blob = NULL;
     text[0] = '\0';
-    if (vnpu__submit(device, &request, NULL) != VNPU_OK || vnpu__wait(device, ticket.seq) != VNPU_OK ||
-        ticket.completion.status != VNPU_OK || ticket.completion.value[0] == 0 ||
+    if (vnpu__submit(device, &request, NULL) != VNPU_OK ||
+        vnpu__wait(device, ticket.seq) != VNPU_OK || ticket.completion.status != VNPU_OK ||
+        ticket.completion.value[0] == 0 ||
         vnpu__read_blob(device, VNPU_BLOB_ERROR, ticket.completion.value[0], &blob) != VNPU_OK) {
         return false;
     }
@@ -166,12 +177,14 @@ vnpu_status_t vnpu__answer_status(vnpu__device_t *device, const vnpu_completion_
     }
     char text[VNPU__TEXT];
     bool has_text = fetch_error_text(device, text, sizeof text);
-    return device->is_lost ? vnpu__report_loss(device) : vnpu__fail(status, "%s", has_text ? text : "no details");
+    return device->is_lost ? vnpu__report_loss(device)
+                           : vnpu__fail(status, "%s", has_text ? text : "no details");
 }
 
 /* --- submission --- */
 
-/* The packet to wait for before the stream can take one more, NO_SEQ if it can. Blocks in simulated time, too. */
+/* The packet to wait for before the stream can take one more, NO_SEQ if it can. Blocks in simulated
+ * time, too. */
 static uint64_t blocked_by_depth(vnpu__device_t *device, const vnpu__request_t *request) {
     const vnpu__stream_t *stream = request->stream;
     uint32_t depth = device->machine.cmd_queue_depth;
@@ -207,9 +220,10 @@ static bool reserve_staging(vnpu__device_t *device, uint32_t bytes, uint64_t *ou
     return true;
 }
 
-/* Returns with the lock held all along since the last check: ring, completions, depth and staging have room. */
-static vnpu_status_t make_room(vnpu__device_t *device, const vnpu__request_t *request, uint32_t slots,
-                               uint64_t *out_staging) {
+/* Returns with the lock held all along since the last check: ring, completions, depth and staging
+ * have room. */
+static vnpu_status_t make_room(vnpu__device_t *device, const vnpu__request_t *request,
+                               uint32_t slots, uint64_t *out_staging) {
     uint32_t generation = request->stream != NULL ? request->stream->object.generation : 0;
     for (;;) {
         read_completions(device);
@@ -217,7 +231,8 @@ static vnpu_status_t make_room(vnpu__device_t *device, const vnpu__request_t *re
             return vnpu__report_loss(device);
         }
         if (request->stream != NULL && request->stream->object.generation != generation) {
-            return vnpu__fail(VNPU_ERROR_INVALID_HANDLE, "the stream was destroyed by another thread");
+            return vnpu__fail(VNPU_ERROR_INVALID_HANDLE,
+                              "the stream was destroyed by another thread");
         }
         uint64_t wait_for = blocked_by_depth(device, request);
         if (wait_for == NO_SEQ && ring_is_full(device, slots)) {
@@ -242,11 +257,13 @@ static vnpu_status_t make_room(vnpu__device_t *device, const vnpu__request_t *re
 static void write_slots(vnpu__device_t *device, const vnpu__request_t *request, uint32_t slots) {
     memcpy(device->ring + (device->tail % VNPU_RING_SLOTS) * 64u, &request->packet, 64);
     for (uint32_t i = 1; i < slots; i++) {
-        memcpy(device->ring + ((device->tail + i) % VNPU_RING_SLOTS) * 64u, &request->args[8u * (i - 1u)], 64);
+        memcpy(device->ring + ((device->tail + i) % VNPU_RING_SLOTS) * 64u,
+               &request->args[8u * (i - 1u)], 64);
     }
 }
 
-static void track(vnpu__device_t *device, const vnpu__request_t *request, uint64_t seq, uint64_t staging_end) {
+static void track(vnpu__device_t *device, const vnpu__request_t *request, uint64_t seq,
+                  uint64_t staging_end) {
     vnpu__inflight_t *inflight = &device->inflight[seq % VNPU_COMPLETION_SLOTS];
     *inflight = (vnpu__inflight_t){.ticket = request->ticket, .staging_end = staging_end};
     vnpu__stream_t *stream = request->stream;
@@ -254,7 +271,8 @@ static void track(vnpu__device_t *device, const vnpu__request_t *request, uint64
         inflight->stream = stream;
         inflight->stream_generation = stream->object.generation;
         inflight->position = stream->count;
-        stream->point[stream->count % device->machine.cmd_queue_depth] = (vnpu__point_t){.seq = seq};
+        stream->point[stream->count % device->machine.cmd_queue_depth] =
+            (vnpu__point_t){.seq = seq};
         stream->count++;
         stream->last_seq = seq;
     }
@@ -293,7 +311,8 @@ vnpu_status_t vnpu__submit(vnpu__device_t *device, vnpu__request_t *request, uin
     device->tail += slots;
     atomic_store_explicit(&device->control->client_cpu, sched_getcpu(), memory_order_relaxed);
     atomic_store_explicit(&device->control->host_clock_ps, device->clock_ps, memory_order_relaxed);
-    atomic_exchange(&device->control->tail, device->tail); /* publishes, and orders the look at `state` behind it */
+    atomic_exchange(&device->control->tail,
+                    device->tail); /* publishes, and orders the look at `state` behind it */
     device->transport->published(device, device->tail);
     if (out_seq != NULL) {
         *out_seq = seq;
@@ -301,7 +320,8 @@ vnpu_status_t vnpu__submit(vnpu__device_t *device, vnpu__request_t *request, uin
     return VNPU_OK;
 }
 
-vnpu_status_t vnpu__call(vnpu__device_t *device, vnpu__request_t *request, vnpu_completion_t *out_completion) {
+vnpu_status_t vnpu__call(vnpu__device_t *device, vnpu__request_t *request,
+                         vnpu_completion_t *out_completion) {
     vnpu__ticket_t ticket = {0};
     memset(out_completion, 0, sizeof *out_completion);
     request->ticket = &ticket;
@@ -319,8 +339,8 @@ vnpu_status_t vnpu__call(vnpu__device_t *device, vnpu__request_t *request, vnpu_
 
 /* --- chunks --- */
 
-vnpu_status_t vnpu__write_in(vnpu__device_t *device, const vnpu__request_t *model, const void *src, uint64_t bytes,
-                             vnpu_completion_t *out_last) {
+vnpu_status_t vnpu__write_in(vnpu__device_t *device, const vnpu__request_t *model, const void *src,
+                             uint64_t bytes, vnpu_completion_t *out_last) {
     const uint8_t *next = src;
     for (uint64_t offset = 0; offset < bytes;) {
         uint64_t chunk = min_u64(bytes - offset, VNPU_STAGING_CHUNK);
@@ -335,8 +355,9 @@ vnpu_status_t vnpu__write_in(vnpu__device_t *device, const vnpu__request_t *mode
         if (request.is_partial) {
             request.packet.flags = (uint8_t)(request.packet.flags | VNPU_PACKET_MORE);
         }
-        vnpu_status_t status = offset == bytes && out_last != NULL ? vnpu__call(device, &request, out_last)
-                                                                   : vnpu__submit(device, &request, NULL);
+        vnpu_status_t status = offset == bytes && out_last != NULL
+                                   ? vnpu__call(device, &request, out_last)
+                                   : vnpu__submit(device, &request, NULL);
         if (status != VNPU_OK) {
             return status;
         }
@@ -344,9 +365,10 @@ vnpu_status_t vnpu__write_in(vnpu__device_t *device, const vnpu__request_t *mode
     return VNPU_OK;
 }
 
-static vnpu_status_t submit_chunk_out(vnpu__device_t *device, const vnpu__request_t *model, uint64_t index,
-                                      uint64_t bytes, vnpu__ticket_t *ticket) {
-    uint64_t offset = index * VNPU_STAGING_CHUNK, chunk = min_u64(bytes - offset, VNPU_STAGING_CHUNK);
+static vnpu_status_t submit_chunk_out(vnpu__device_t *device, const vnpu__request_t *model,
+                                      uint64_t index, uint64_t bytes, vnpu__ticket_t *ticket) {
+    uint64_t offset = index * VNPU_STAGING_CHUNK,
+             chunk = min_u64(bytes - offset, VNPU_STAGING_CHUNK);
     vnpu__request_t request = *model;
     bool is_blob = request.packet.type == VNPU_PACKET_BLOB_READ;
     request.packet.u.copy.device += is_blob ? offset << 8 : offset;
@@ -354,14 +376,15 @@ static vnpu_status_t submit_chunk_out(vnpu__device_t *device, const vnpu__reques
     request.packet.u.copy.bytes = chunk;
     request.packet.u.copy.total = bytes;
     request.is_partial = offset + chunk < bytes;
-    uint32_t flags = request.packet.flags | VNPU_PACKET_BLOCKING | (request.is_partial ? VNPU_PACKET_MORE : 0u);
+    uint32_t flags =
+        request.packet.flags | VNPU_PACKET_BLOCKING | (request.is_partial ? VNPU_PACKET_MORE : 0u);
     request.packet.flags = (uint8_t)flags;
     request.ticket = ticket;
     return vnpu__submit(device, &request, NULL);
 }
 
-static void take_chunk(vnpu__device_t *device, const vnpu_completion_t *done, uint64_t index, uint8_t *dst,
-                       uint64_t bytes) {
+static void take_chunk(vnpu__device_t *device, const vnpu_completion_t *done, uint64_t index,
+                       uint8_t *dst, uint64_t bytes) {
     const uint8_t *staged = device->staging_out + index % VNPU_STAGING_CHUNKS * VNPU_STAGING_CHUNK;
     bool is_inline = done->inline_bytes == bytes && bytes <= sizeof done->value;
     const void *source = is_inline ? (const void *)done->value : staged;
@@ -370,8 +393,8 @@ static void take_chunk(vnpu__device_t *device, const vnpu_completion_t *done, ui
     pthread_mutex_lock(&device->lock);
 }
 
-vnpu_status_t vnpu__read_out(vnpu__device_t *device, const vnpu__request_t *model, void *dst, uint64_t bytes,
-                             vnpu_completion_t *out_last) {
+vnpu_status_t vnpu__read_out(vnpu__device_t *device, const vnpu__request_t *model, void *dst,
+                             uint64_t bytes, vnpu_completion_t *out_last) {
     vnpu__ticket_t ticket[VNPU_STAGING_CHUNKS];
     vnpu_status_t status = VNPU_OK;
     uint64_t chunks = (bytes + VNPU_STAGING_CHUNK - 1) / VNPU_STAGING_CHUNK, sent = 0, taken = 0;
@@ -382,7 +405,8 @@ vnpu_status_t vnpu__read_out(vnpu__device_t *device, const vnpu__request_t *mode
     device->is_reading_out = true;
     while (taken < chunks && status == VNPU_OK) {
         while (sent < chunks && sent - taken < VNPU_STAGING_CHUNKS && status == VNPU_OK) {
-            status = submit_chunk_out(device, model, sent, bytes, &ticket[sent % VNPU_STAGING_CHUNKS]);
+            status =
+                submit_chunk_out(device, model, sent, bytes, &ticket[sent % VNPU_STAGING_CHUNKS]);
             sent += status == VNPU_OK ? 1 : 0;
         }
         if (status == VNPU_OK) {
@@ -394,7 +418,8 @@ vnpu_status_t vnpu__read_out(vnpu__device_t *device, const vnpu__request_t *mode
                 break;
             }
             uint64_t offset = taken * VNPU_STAGING_CHUNK;
-            take_chunk(device, out_last, taken, (uint8_t *)dst + offset, min_u64(bytes - offset, VNPU_STAGING_CHUNK));
+            take_chunk(device, out_last, taken, (uint8_t *)dst + offset,
+                       min_u64(bytes - offset, VNPU_STAGING_CHUNK));
             taken++;
         }
     }
@@ -407,13 +432,15 @@ vnpu_status_t vnpu__read_out(vnpu__device_t *device, const vnpu__request_t *mode
     if (status == VNPU_OK && model->packet.type == VNPU_PACKET_BLOB_READ) {
         /* Blobs are read to report errors: they must not report errors themselves. */
         status = (vnpu_status_t)out_last->status;
-        return status == VNPU_OK ? status : vnpu__fail(status, "the device gave no blob of %llu bytes",
-                                                       (unsigned long long)bytes);
+        return status == VNPU_OK ? status
+                                 : vnpu__fail(status, "the device gave no blob of %llu bytes",
+                                              (unsigned long long)bytes);
     }
     return status != VNPU_OK ? status : vnpu__answer_status(device, out_last);
 }
 
-vnpu_status_t vnpu__read_blob(vnpu__device_t *device, vnpu_blob_t blob, uint64_t bytes, void **out_data) {
+vnpu_status_t vnpu__read_blob(vnpu__device_t *device, vnpu_blob_t blob, uint64_t bytes,
+                              void **out_data) {
     *out_data = NULL;
     char *data = malloc(bytes + 1);
     if (data == NULL) {

@@ -6,9 +6,13 @@
 
 static _Thread_local uint32_t thread_tag;
 
-void vnpu_sim_set_tag(uint32_t tag) { thread_tag = tag; }
+void vnpu_sim_set_tag(uint32_t tag) {
+    thread_tag = tag;
+}
 
-uint32_t vnpu__thread_tag(void) { return thread_tag; }
+uint32_t vnpu__thread_tag(void) {
+    return thread_tag;
+}
 
 vnpu_status_t vnpu_sim_host_clock(int device_index, uint64_t *out_ps) {
     if (out_ps == NULL) {
@@ -31,8 +35,9 @@ vnpu_status_t vnpu_sim_host_advance(int device_index, uint64_t ps) {
         return status;
     }
     if (ps > UINT64_MAX / 4 - device->clock_ps) {
-        status = vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_sim_host_advance: %llu ps overflow the clock",
-                            (unsigned long long)ps);
+        status =
+            vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                       "vnpu_sim_host_advance: %llu ps overflow the clock", (unsigned long long)ps);
     } else {
         device->clock_ps += ps;
     }

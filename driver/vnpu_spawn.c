@@ -34,7 +34,8 @@ static vnpu_status_t find_daemon(char *path, size_t bytes) {
         }
     }
     return vnpu__fail(VNPU_ERROR_NOT_FOUND,
-                      "vnpud was not found: tried %svnpud, %s../bin/vnpud and %s../libexec/vnpud; VNPU_DAEMON names "
+                      "vnpud was not found: tried %svnpud, %s../bin/vnpud and %s../libexec/vnpud; "
+                      "VNPU_DAEMON names "
                       "it, VNPU_TRANSPORT=inproc does without it",
                       dir, dir, dir);
 }
@@ -50,7 +51,8 @@ static const char *spawn_hint(int number) {
     }
 }
 
-/* Nothing of the host but stderr and the socket: an inherited pipe would make its reader wait for vnpud's end. */
+/* Nothing of the host but stderr and the socket: an inherited pipe would make its reader wait for
+ * vnpud's end. */
 static int add_files(posix_spawn_file_actions_t *files, int socket) {
     int rc = posix_spawn_file_actions_adddup2(files, socket, VNPU_CONTROL_FD);
     if (rc == 0) {
@@ -62,13 +64,14 @@ static int add_files(posix_spawn_file_actions_t *files, int socket) {
     return rc == 0 ? posix_spawn_file_actions_addclosefrom_np(files, VNPU_CONTROL_FD + 1) : rc;
 }
 
-/* Its own group, or Ctrl-C would kill the device before the host handles it; no signal state of the host. */
+/* Its own group, or Ctrl-C would kill the device before the host handles it; no signal state of the
+ * host. */
 static int set_attributes(posix_spawnattr_t *attributes) {
     sigset_t all, none;
     sigfillset(&all);
     sigemptyset(&none);
-    int rc = posix_spawnattr_setflags(attributes,
-                                      POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    int rc = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF |
+                                                      POSIX_SPAWN_SETSIGMASK);
     rc = rc == 0 ? posix_spawnattr_setpgroup(attributes, 0) : rc;
     rc = rc == 0 ? posix_spawnattr_setsigdefault(attributes, &all) : rc;
     return rc == 0 ? posix_spawnattr_setsigmask(attributes, &none) : rc;

@@ -6,7 +6,9 @@
 
 vnpu_status_t vnpu__init_stream(vnpu__device_t *device, vnpu__stream_t *stream) {
     stream->point = calloc(device->machine.cmd_queue_depth, sizeof *stream->point);
-    return stream->point != NULL ? VNPU_OK : vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY, "a stream: out of host memory");
+    return stream->point != NULL
+               ? VNPU_OK
+               : vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY, "a stream: out of host memory");
 }
 
 static void remove_stream(vnpu__device_t *device, vnpu__stream_t *stream) {
@@ -15,10 +17,13 @@ static void remove_stream(vnpu__device_t *device, vnpu__stream_t *stream) {
     vnpu__table_remove(&device->streams, stream);
 }
 
-vnpu_status_t vnpu__find_stream(vnpu__device_t *device, vnpu_stream_t handle, vnpu__stream_t **out_stream) {
-    *out_stream = handle == 0 ? &device->default_stream : vnpu__table_find(&device->streams, handle);
-    return *out_stream != NULL ? VNPU_OK : vnpu__fail(VNPU_ERROR_INVALID_HANDLE, "0x%llx is no live stream",
-                                                      (unsigned long long)handle);
+vnpu_status_t vnpu__find_stream(vnpu__device_t *device, vnpu_stream_t handle,
+                                vnpu__stream_t **out_stream) {
+    *out_stream =
+        handle == 0 ? &device->default_stream : vnpu__table_find(&device->streams, handle);
+    return *out_stream != NULL ? VNPU_OK
+                               : vnpu__fail(VNPU_ERROR_INVALID_HANDLE, "0x%llx is no live stream",
+                                            (unsigned long long)handle);
 }
 
 static void remove_all(vnpu__table_t *table) {
@@ -43,8 +48,8 @@ void vnpu__free_objects(vnpu__device_t *device) {
 }
 
 /* The device of a stream handle, entered. Leaves it on failure. */
-static vnpu_status_t enter_stream(vnpu_stream_t handle, bool allow_fault, vnpu__device_t **out_device,
-                                  vnpu__stream_t **out_stream) {
+static vnpu_status_t enter_stream(vnpu_stream_t handle, bool allow_fault,
+                                  vnpu__device_t **out_device, vnpu__stream_t **out_stream) {
     vnpu_status_t status = vnpu__enter(0, allow_fault, out_device);
     if (status != VNPU_OK) {
         return status;
@@ -66,7 +71,8 @@ vnpu_status_t vnpu_stream_create(int device_index, int priority, vnpu_stream_t *
     uint64_t handle = 0;
     vnpu__stream_t *stream = vnpu__table_add(&device->streams, &handle);
     if (stream == NULL) {
-        return vnpu__leave(device, vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY, "vnpu_stream_create: out of host memory"));
+        return vnpu__leave(
+            device, vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY, "vnpu_stream_create: out of host memory"));
     }
     status = vnpu__init_stream(device, stream);
     if (status != VNPU_OK) {
@@ -83,7 +89,8 @@ vnpu_status_t vnpu_stream_destroy(vnpu_stream_t handle) {
     vnpu__device_t *device;
     vnpu__stream_t *stream;
     if (handle == 0) {
-        return vnpu__fail(VNPU_ERROR_INVALID_HANDLE, "vnpu_stream_destroy: the default stream stays");
+        return vnpu__fail(VNPU_ERROR_INVALID_HANDLE,
+                          "vnpu_stream_destroy: the default stream stays");
     }
     vnpu_status_t status = enter_stream(handle, true, &device, &stream);
     if (status != VNPU_OK) {
@@ -134,17 +141,20 @@ vnpu_status_t vnpu_stream_query(vnpu_stream_t handle) {
     uint64_t last = stream->last_seq;
     status = vnpu__wait(device, last);
     if (status == VNPU_OK) {
-        status = readiness(device, last, stream->object.generation == generation ? stream->last_end_ps : 0);
+        status = readiness(device, last,
+                           stream->object.generation == generation ? stream->last_end_ps : 0);
     }
     return vnpu__leave(device, status);
 }
 
 /* --- events --- */
 
-static vnpu_status_t find_event(vnpu__device_t *device, vnpu_event_t handle, vnpu__event_t **out_event) {
+static vnpu_status_t find_event(vnpu__device_t *device, vnpu_event_t handle,
+                                vnpu__event_t **out_event) {
     *out_event = vnpu__table_find(&device->events, handle);
-    return *out_event != NULL ? VNPU_OK : vnpu__fail(VNPU_ERROR_INVALID_HANDLE, "0x%llx is no live event",
-                                                     (unsigned long long)handle);
+    return *out_event != NULL ? VNPU_OK
+                              : vnpu__fail(VNPU_ERROR_INVALID_HANDLE, "0x%llx is no live event",
+                                           (unsigned long long)handle);
 }
 
 static vnpu_status_t enter_event(vnpu_event_t handle, bool allow_fault, vnpu__device_t **out_device,
@@ -157,8 +167,10 @@ static vnpu_status_t enter_event(vnpu_event_t handle, bool allow_fault, vnpu__de
     return status == VNPU_OK ? status : vnpu__leave(*out_device, status);
 }
 
-/* Waits (wall time) until the record that the event holds now has been timed. Unrecorded: time 0. */
-static vnpu_status_t resolve_event(vnpu__device_t *device, vnpu_event_t handle, vnpu__point_t *out_point) {
+/* Waits (wall time) until the record that the event holds now has been timed. Unrecorded: time 0.
+ */
+static vnpu_status_t resolve_event(vnpu__device_t *device, vnpu_event_t handle,
+                                   vnpu__point_t *out_point) {
     vnpu__event_t *event;
     *out_point = (vnpu__point_t){0};
     vnpu_status_t status = find_event(device, handle, &event);
@@ -190,7 +202,8 @@ vnpu_status_t vnpu_event_create(int device_index, vnpu_event_t *out_event) {
     }
     uint64_t handle = 0;
     if (vnpu__table_add(&device->events, &handle) == NULL) {
-        return vnpu__leave(device, vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY, "vnpu_event_create: out of host memory"));
+        return vnpu__leave(
+            device, vnpu__fail(VNPU_ERROR_OUT_OF_MEMORY, "vnpu_event_create: out of host memory"));
     }
     *out_event = handle;
     return vnpu__leave(device, VNPU_OK);
@@ -278,7 +291,8 @@ static vnpu_status_t event_time(vnpu__device_t *device, vnpu_event_t handle, uin
     vnpu__point_t point;
     vnpu_status_t status = resolve_event(device, handle, &point);
     if (status == VNPU_OK && point.seq == 0) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "event 0x%llx was never recorded", (unsigned long long)handle);
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "event 0x%llx was never recorded",
+                          (unsigned long long)handle);
     }
     if (status == VNPU_OK) {
         status = readiness(device, point.seq, point.end_ps);

@@ -55,7 +55,8 @@ void *vnpu__table_find(const vnpu__table_t *table, uint64_t handle) {
 void vnpu__table_remove(vnpu__table_t *table, void *removed) {
     vnpu__object_t *object = removed;
     object->is_live = false;
-    object->generation = (object->generation + 1) & GENERATION_MASK; /* completions under way miss it too */
+    object->generation =
+        (object->generation + 1) & GENERATION_MASK; /* completions under way miss it too */
     object->next_free = table->first_free;
     table->first_free = object->slot + 1;
 }

@@ -1,4 +1,5 @@
-/* Helpers of the driver's tests: which chip and transport, statuses with their texts, programs of the fake chip. */
+/* Helpers of the driver's tests: which chip and transport, statuses with their texts, programs of
+ * the fake chip. */
 #ifndef DRIVER_TEST_H
 #define DRIVER_TEST_H
 
@@ -17,11 +18,11 @@ static inline const char *detail(void) {
     return text;
 }
 
-#define IS(call, expected)                                                                                              \
-    do {                                                                                                                \
-        vnpu_status_t is_ = (call), wanted_ = (expected);                                                               \
-        cr_assert_eq(is_, wanted_, "%s: %s instead of %s: %s", #call, vnpu_status_name(is_),                            \
-                     vnpu_status_name(wanted_), detail());                                                              \
+#define IS(call, expected)                                                                         \
+    do {                                                                                           \
+        vnpu_status_t is_ = (call), wanted_ = (expected);                                          \
+        cr_assert_eq(is_, wanted_, "%s: %s instead of %s: %s", #call, vnpu_status_name(is_),       \
+                     vnpu_status_name(wanted_), detail());                                         \
     } while (0)
 #define OK(call) IS(call, VNPU_OK)
 
@@ -47,7 +48,8 @@ static inline vnpu_module_t load(const char *name, uint16_t num_args) {
     return module;
 }
 
-static inline vnpu_status_t launch(vnpu_module_t module, vnpu_stream_t stream, const uint64_t *args, uint32_t num_args) {
+static inline vnpu_status_t launch(vnpu_module_t module, vnpu_stream_t stream, const uint64_t *args,
+                                   uint32_t num_args) {
     vnpu_launch_config_t config = {.size = sizeof config, .grid = {1, 1}, .stream = stream};
     return vnpu_launch(module, &config, args, num_args);
 }

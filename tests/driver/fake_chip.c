@@ -1,12 +1,10 @@
 /*
- * A chip for tests of the command path: it moves bytes and answers every packet as dev_chip.h says, at made-up times that
- * tests can compute. A "program" is a bare program header whose name says what a launch does:
- *   add1   args address, count: adds 1 to count u32
- *   work   args ps: takes that long in simulated time
- *   slow   args ms: takes that long on the wall clock
- *   fault  no args: ILLEGAL_ADDRESS
- *   die    no args: the process ends by SIGKILL
- * Times: start = max(end of the stream, host clock + FAKE_ARRIVAL_PS), end = start + FAKE_BASE_PS + bytes of a copy or fill (ps).
+ * A chip for tests of the command path: it moves bytes and answers every packet as dev_chip.h says,
+ * at made-up times that tests can compute. A "program" is a bare program header whose name says
+ * what a launch does: add1   args address, count: adds 1 to count u32 work   args ps: takes that
+ * long in simulated time slow   args ms: takes that long on the wall clock fault  no args:
+ * ILLEGAL_ADDRESS die    no args: the process ends by SIGKILL Times: start = max(end of the stream,
+ * host clock + FAKE_ARRIVAL_PS), end = start + FAKE_BASE_PS + bytes of a copy or fill (ps).
  */
 #include "tests/driver/fake_chip.h"
 
@@ -19,12 +17,14 @@
 #include "device/dev_chip.h"
 #include "driver/vnpu.h"
 
-#define STREAMS 4096u
-#define EVENTS 65536u
-#define MODULES 64u
+#define STREAMS   4096u
+#define EVENTS    65536u
+#define MODULES   64u
 #define MAX_IMAGE (2u * 1024 * 1024)
 
-typedef struct fake_block { uint64_t offset, bytes; } fake_block_t;
+typedef struct fake_block {
+    uint64_t offset, bytes;
+} fake_block_t;
 
 struct dev_chip {
     uint8_t *memory;
@@ -40,11 +40,13 @@ struct dev_chip {
     vnpu_machine_t machine;
 };
 
-sim_status_t dev_chip_options_from_env(char *const *env, dev_chip_options_t *options, sim_error_t *err) {
+sim_status_t dev_chip_options_from_env(char *const *env, dev_chip_options_t *options,
+                                       sim_error_t *err) {
     memset(options, 0, sizeof *options);
     for (; *env != NULL; env++) {
         if (strcmp(*env, "VNPU_MODE=bogus") == 0) {
-            return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "VNPU_MODE=bogus: full, timing, functional or chaos");
+            return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
+                                 "VNPU_MODE=bogus: full, timing, functional or chaos");
         }
     }
     return SIM_OK;
@@ -55,7 +57,8 @@ sim_status_t dev_chip_load_config(const char *name, const char *overrides, const
     (void)overrides;
     *out_config = NULL;
     if (name != NULL && strcmp(name, "bad") == 0) {
-        return sim_error_set(err, SIM_ERROR_CONFIG, "%s/bad.ini:3: unknown key core.coutn (core.count?)", config_dir);
+        return sim_error_set(err, SIM_ERROR_CONFIG,
+                             "%s/bad.ini:3: unknown key core.coutn (core.count?)", config_dir);
     }
     if (name != NULL && strcmp(name, "dies") == 0) {
         _exit(7);
@@ -63,12 +66,13 @@ sim_status_t dev_chip_load_config(const char *name, const char *overrides, const
     return SIM_OK;
 }
 
-sim_status_t dev_chip_create(const sim_config_t *config, const dev_chip_options_t *options, dev_chip_t **out_chip,
-                             sim_error_t *err) {
+sim_status_t dev_chip_create(const sim_config_t *config, const dev_chip_options_t *options,
+                             dev_chip_t **out_chip, sim_error_t *err) {
     (void)config, (void)options;
     dev_chip_t *chip = *out_chip = calloc(1, sizeof *chip);
     if (chip == NULL || (chip->memory = calloc(1, FAKE_DRAM_BYTES)) == NULL ||
-        (chip->image = malloc(MAX_IMAGE)) == NULL || (chip->profile = malloc(FAKE_PROFILE_BYTES)) == NULL) {
+        (chip->image = malloc(MAX_IMAGE)) == NULL ||
+        (chip->profile = malloc(FAKE_PROFILE_BYTES)) == NULL) {
         dev_chip_destroy(chip);
         *out_chip = NULL;
         return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "fake chip");
@@ -104,7 +108,9 @@ sim_status_t dev_chip_client_open(dev_chip_t *chip, uint32_t *out_client) {
     return SIM_OK;
 }
 
-void dev_chip_client_close(dev_chip_t *chip, uint32_t client) { (void)chip, (void)client; }
+void dev_chip_client_close(dev_chip_t *chip, uint32_t client) {
+    (void)chip, (void)client;
+}
 
 static sim_status_t fail(dev_chip_t *chip, sim_status_t status, const char *text) {
     chip->last = (sim_error_t){0};
@@ -134,7 +140,8 @@ static sim_status_t release(dev_chip_t *chip, uint64_t address) {
         if (DEV_MEMORY_BASE + chip->block[i].offset == address) {
             chip->used -= chip->block[i].bytes;
             chip->num_blocks--;
-            memmove(&chip->block[i], &chip->block[i + 1], (chip->num_blocks - i) * sizeof chip->block[0]);
+            memmove(&chip->block[i], &chip->block[i + 1],
+                    (chip->num_blocks - i) * sizeof chip->block[0]);
             return SIM_OK;
         }
     }
@@ -143,10 +150,12 @@ static sim_status_t release(dev_chip_t *chip, uint64_t address) {
 
 static uint8_t *at(dev_chip_t *chip, uint64_t address, uint64_t bytes) {
     uint64_t offset = address - DEV_MEMORY_BASE;
-    return offset <= FAKE_DRAM_BYTES && bytes <= FAKE_DRAM_BYTES - offset ? chip->memory + offset : NULL;
+    return offset <= FAKE_DRAM_BYTES && bytes <= FAKE_DRAM_BYTES - offset ? chip->memory + offset
+                                                                          : NULL;
 }
 
-static sim_status_t load(dev_chip_t *chip, const vnpu_packet_t *packet, const void *payload, uint64_t *out_module) {
+static sim_status_t load(dev_chip_t *chip, const vnpu_packet_t *packet, const void *payload,
+                         uint64_t *out_module) {
     if (chip->image_bytes + packet->u.copy.bytes > MAX_IMAGE) {
         return fail(chip, SIM_ERROR_INVALID_IMAGE, "fake program: too large");
     }
@@ -188,12 +197,15 @@ static sim_status_t launch(dev_chip_t *chip, const vnpu_packet_t *packet, uint64
             value++;
             memcpy(data + i * 4, &value, 4);
         }
-        return data != NULL ? SIM_OK : fail(chip, SIM_ERROR_ILLEGAL_ADDRESS, "fake add1: outside the memory");
+        return data != NULL
+                   ? SIM_OK
+                   : fail(chip, SIM_ERROR_ILLEGAL_ADDRESS, "fake add1: outside the memory");
     }
     if (strcmp(name, "work") == 0) {
         *duration = arg[0];
     } else if (strcmp(name, "slow") == 0) {
-        nanosleep(&(struct timespec){.tv_sec = (time_t)(arg[0] / 1000), .tv_nsec = (long)(arg[0] % 1000) * 1000000},
+        nanosleep(&(struct timespec){.tv_sec = (time_t)(arg[0] / 1000),
+                                     .tv_nsec = (long)(arg[0] % 1000) * 1000000},
                   NULL);
     } else if (strcmp(name, "die") == 0) {
         kill(getpid(), SIGKILL);
@@ -222,8 +234,10 @@ static sim_status_t read_blob(dev_chip_t *chip, const vnpu_packet_t *packet, voi
 }
 
 /* Copies and fills; *duration grows with the bytes. */
-static sim_status_t move(dev_chip_t *chip, const vnpu_packet_t *packet, const void *in, void *out, uint64_t *duration) {
-    uint64_t bytes = packet->type == VNPU_PACKET_FILL ? packet->u.fill.count * packet->u.fill.width : packet->u.copy.bytes;
+static sim_status_t move(dev_chip_t *chip, const vnpu_packet_t *packet, const void *in, void *out,
+                         uint64_t *duration) {
+    uint64_t bytes = packet->type == VNPU_PACKET_FILL ? packet->u.fill.count * packet->u.fill.width
+                                                      : packet->u.copy.bytes;
     uint8_t *memory = at(chip, packet->u.copy.device, bytes);
     if (memory == NULL) {
         return fail(chip, SIM_ERROR_ILLEGAL_ADDRESS, "fake copy: outside the memory");
@@ -241,14 +255,15 @@ static sim_status_t move(dev_chip_t *chip, const vnpu_packet_t *packet, const vo
         memmove(memory, source, bytes);
     } else {
         for (uint64_t i = 0; i < packet->u.fill.count; i++) {
-            memcpy(memory + i * packet->u.fill.width, &packet->u.fill.pattern, packet->u.fill.width);
+            memcpy(memory + i * packet->u.fill.width, &packet->u.fill.pattern,
+                   packet->u.fill.width);
         }
     }
     return SIM_OK;
 }
 
-static sim_status_t execute(dev_chip_t *chip, const vnpu_packet_t *packet, const void *in, void *out,
-                            vnpu_completion_t *done, uint64_t *duration) {
+static sim_status_t execute(dev_chip_t *chip, const vnpu_packet_t *packet, const void *in,
+                            void *out, vnpu_completion_t *done, uint64_t *duration) {
     switch ((vnpu_packet_type_t)packet->type) {
     case VNPU_PACKET_KERNEL: return launch(chip, packet, duration);
     case VNPU_PACKET_COPY_H2D:
@@ -258,9 +273,12 @@ static sim_status_t execute(dev_chip_t *chip, const vnpu_packet_t *packet, const
     case VNPU_PACKET_ALLOC: return alloc(chip, packet->u.mem.bytes, &done->value[0]);
     case VNPU_PACKET_FREE: return release(chip, packet->u.mem.address);
     case VNPU_PACKET_MODULE_LOAD: return load(chip, packet, in, &done->value[0]);
-    case VNPU_PACKET_MODULE_UNLOAD: chip->module[packet->u.mem.address - 1].magic = 0; return SIM_OK;
+    case VNPU_PACKET_MODULE_UNLOAD:
+        chip->module[packet->u.mem.address - 1].magic = 0;
+        return SIM_OK;
     case VNPU_PACKET_EVENT_WAIT: {
-        uint64_t *end = &chip->stream_end[packet->stream % STREAMS], event = chip->event_end[packet->u.mem.bytes % EVENTS];
+        uint64_t *end = &chip->stream_end[packet->stream % STREAMS],
+                 event = chip->event_end[packet->u.mem.bytes % EVENTS];
         *end = event > *end ? event : *end;
         return SIM_OK;
     }
@@ -274,7 +292,10 @@ static sim_status_t execute(dev_chip_t *chip, const vnpu_packet_t *packet, const
     case VNPU_PACKET_PROGRAM_TIME: done->value[0] = FAKE_BASE_PS; return SIM_OK;
     case VNPU_PACKET_BLOB_READ: return read_blob(chip, packet, out);
     case VNPU_PACKET_RESET: chip->sticky = (sim_error_t){0}; return SIM_OK;
-    case VNPU_PACKET_MACHINE: done->value[0] = sizeof chip->machine; done->value[1] = 19; return SIM_OK;
+    case VNPU_PACKET_MACHINE:
+        done->value[0] = sizeof chip->machine;
+        done->value[1] = 19;
+        return SIM_OK;
     case VNPU_PACKET_NOP:
     case VNPU_PACKET_EVENT_RECORD:
     case VNPU_PACKET_PROFILE_START:
@@ -284,12 +305,12 @@ static sim_status_t execute(dev_chip_t *chip, const vnpu_packet_t *packet, const
 }
 
 static bool works_after_a_fault(uint8_t type) {
-    return type == VNPU_PACKET_RESET || type == VNPU_PACKET_ERROR_INFO || type == VNPU_PACKET_BLOB_READ ||
-           type == VNPU_PACKET_FREE;
+    return type == VNPU_PACKET_RESET || type == VNPU_PACKET_ERROR_INFO ||
+           type == VNPU_PACKET_BLOB_READ || type == VNPU_PACKET_FREE;
 }
 
-void dev_chip_execute(dev_chip_t *chip, uint32_t client, const vnpu_packet_t *packet, const void *payload_in,
-                      void *payload_out, vnpu_completion_t *done) {
+void dev_chip_execute(dev_chip_t *chip, uint32_t client, const vnpu_packet_t *packet,
+                      const void *payload_in, void *payload_out, vnpu_completion_t *done) {
     (void)client;
     uint64_t *end = &chip->stream_end[packet->stream % STREAMS], duration = FAKE_BASE_PS;
     sim_status_t status = chip->sticky.status;
@@ -304,8 +325,10 @@ void dev_chip_execute(dev_chip_t *chip, uint32_t client, const vnpu_packet_t *pa
     uint64_t arrival = packet->host_clock_ps + FAKE_ARRIVAL_PS;
     done->status = (int32_t)status;
     done->start_ps = arrival > *end ? arrival : *end;
-    done->end_ps = done->start_ps + (is_timed && (packet->flags & VNPU_PACKET_MORE) == 0 ? duration : 0);
-    bool is_event = packet->type == VNPU_PACKET_EVENT_RECORD || packet->type == VNPU_PACKET_EVENT_WAIT;
+    done->end_ps =
+        done->start_ps + (is_timed && (packet->flags & VNPU_PACKET_MORE) == 0 ? duration : 0);
+    bool is_event =
+        packet->type == VNPU_PACKET_EVENT_RECORD || packet->type == VNPU_PACKET_EVENT_WAIT;
     if ((is_timed || is_event) && (packet->flags & VNPU_PACKET_MORE) == 0) {
         *end = done->end_ps;
     }

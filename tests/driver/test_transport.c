@@ -14,8 +14,22 @@ static void fill_pattern(uint8_t *data, size_t bytes, uint32_t seed) {
 }
 
 Test(transport, copies_of_every_size_come_back) {
-    static const size_t sizes[] = {1, 3, 8, 24, 25, 63, 64, 65, 4095, 4097, 512 * 1024 - 1, 512 * 1024, 512 * 1024 + 1,
-                                   2 * MIB, 2 * MIB + 7, 7 * MIB + 13};
+    static const size_t sizes[] = {1,
+                                   3,
+                                   8,
+                                   24,
+                                   25,
+                                   63,
+                                   64,
+                                   65,
+                                   4095,
+                                   4097,
+                                   512 * 1024 - 1,
+                                   512 * 1024,
+                                   512 * 1024 + 1,
+                                   2 * MIB,
+                                   2 * MIB + 7,
+                                   7 * MIB + 13};
     for (size_t t = 0; t < TRANSPORTS; t++) {
         start(transports[t]);
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -60,7 +74,8 @@ Test(transport, pinned_copies_are_asynchronous_and_right) {
             uint64_t before = host_clock();
             OK(vnpu_memcpy_d2h(out, address, bytes, 0, non_blocking));
             /* non-blocking: no wait in simulated time, either */
-            cr_assert_eq(host_clock() == before + FAKE_SUBMIT_PS, non_blocking == 1, "%s", transports[t]);
+            cr_assert_eq(host_clock() == before + FAKE_SUBMIT_PS, non_blocking == 1, "%s",
+                         transports[t]);
             OK(vnpu_device_synchronize(0));
             cr_assert_eq(memcmp(in + 100, out, bytes), 0, "%s", transports[t]);
         }
@@ -124,7 +139,8 @@ Test(transport, simulated_time_is_the_same_everywhere) {
     }
 }
 
-/* More launches than rings, completions and the stream's depth hold; the depth shows in the host clock. */
+/* More launches than rings, completions and the stream's depth hold; the depth shows in the host
+ * clock. */
 Test(transport, ten_thousand_queued_launches) {
     for (size_t t = 0; t < TRANSPORTS; t++) {
         start(transports[t]);
@@ -140,10 +156,12 @@ Test(transport, ten_thousand_queued_launches) {
         uint64_t queued_ps = host_clock();
         OK(vnpu_device_synchronize(0));
         uint64_t end_ps = host_clock();
-        uint64_t first = start_ps + FAKE_LAUNCH_PS + FAKE_ARRIVAL_PS; /* start of the first launch */
+        uint64_t first =
+            start_ps + FAKE_LAUNCH_PS + FAKE_ARRIVAL_PS; /* start of the first launch */
         cr_assert_eq(end_ps, first + UINT64_C(10000) * 1000000, "%s", transports[t]);
         /* Launch n is submitted when n - depth has ended. */
-        cr_assert_eq(queued_ps, first + (uint64_t)(10000 - FAKE_DEPTH) * 1000000, "%s", transports[t]);
+        cr_assert_eq(queued_ps, first + (uint64_t)(10000 - FAKE_DEPTH) * 1000000, "%s",
+                     transports[t]);
         for (int i = 0; i < 10000; i++) {
             OK(launch(add, 0, (uint64_t[]){address, 100}, 2));
         }
@@ -178,14 +196,20 @@ Test(transport, launches_with_every_number_of_arguments) {
     }
 }
 
-typedef struct worker { pthread_t thread; vnpu_module_t add; int index; uint32_t bad; } worker_t;
+typedef struct worker {
+    pthread_t thread;
+    vnpu_module_t add;
+    int index;
+    uint32_t bad;
+} worker_t;
 
 static void *work_in_thread(void *opaque) {
     worker_t *worker = opaque;
     vnpu_stream_t stream;
     vnpu_addr_t address;
     uint32_t *data = malloc(MIB), count = MIB / 4;
-    if (vnpu_stream_create(0, 0, &stream) != VNPU_OK || vnpu_mem_alloc(0, MIB, &address) != VNPU_OK) {
+    if (vnpu_stream_create(0, 0, &stream) != VNPU_OK ||
+        vnpu_mem_alloc(0, MIB, &address) != VNPU_OK) {
         worker->bad++;
     }
     for (uint32_t round = 0; round < 20 && worker->bad == 0; round++) {
@@ -198,7 +222,8 @@ static void *work_in_thread(void *opaque) {
         }
         is_ok = is_ok && vnpu_memcpy_d2h(data, address, MIB, stream, 0) == VNPU_OK;
         for (uint32_t i = 0; i < count && is_ok; i++) {
-            is_ok = data[i] == round * 1000 + (uint32_t)worker->index + i + (i < count / 64 ? 50 : 0);
+            is_ok =
+                data[i] == round * 1000 + (uint32_t)worker->index + i + (i < count / 64 ? 50 : 0);
         }
         worker->bad += !is_ok;
     }
@@ -243,7 +268,8 @@ Test(transport, blobs_larger_than_a_chunk) {
 Test(transport, large_module) {
     for (size_t t = 0; t < TRANSPORTS; t++) {
         start(transports[t]);
-        vnpu_program_header_t header = {.magic = VNPU_ISA_MAGIC, .bytes = 1300 * 1024 + 3, .num_args = 1, .name = "work"};
+        vnpu_program_header_t header = {
+            .magic = VNPU_ISA_MAGIC, .bytes = 1300 * 1024 + 3, .num_args = 1, .name = "work"};
         uint8_t *image = calloc(1, header.bytes);
         memcpy(image, &header, sizeof header);
         vnpu_module_t module;
