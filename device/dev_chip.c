@@ -248,9 +248,9 @@ static void execute(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t
         dev_memory_info(chip->memory, &completion->value[0], &completion->value[1], &completion->value[2]);
         break;
     case VNPU_PACKET_ERROR_INFO: completion->value[0] = strlen(client->last_error.text) + 1; break;
-    case VNPU_PACKET_PROFILE_START: status = chip_profile_start(chip, client, packet->u.mem.bytes & 1); break;
+    case VNPU_PACKET_PROFILE_START: status = chip_profile_start(chip, client, packet); break;
     case VNPU_PACKET_PROFILE_STOP:
-        status = chip_profile_stop(chip, client);
+        status = chip_profile_stop(chip, client, packet);
         completion->value[0] = client->blob_bytes;
         break;
     case VNPU_PACKET_PROGRAM_TIME: chip_program_time(chip, client, packet, completion); break;

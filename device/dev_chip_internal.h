@@ -73,8 +73,8 @@ void chip_fail(chip_client_t *client, vnpu_completion_t *completion, sim_status_
 /* Profile (dev_chip_profile.c). */
 void chip_profile_add(chip_client_t *client, const vnpu_packet_t *packet, const vnpu_completion_t *completion,
                       vnpu_launch_kind_t kind, uint64_t bytes, const dev_record_t *record, bool is_reused);
-sim_status_t chip_profile_start(dev_chip_t *chip, chip_client_t *client, bool with_slices) SIM_MUST_USE;
-sim_status_t chip_profile_stop(dev_chip_t *chip, chip_client_t *client) SIM_MUST_USE;
+sim_status_t chip_profile_start(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet) SIM_MUST_USE;
+sim_status_t chip_profile_stop(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet) SIM_MUST_USE;
 
 /* VNPU_DUMP (dev_chip_dump.c). */
 sim_status_t chip_dump_open(dev_chip_t *chip, sim_error_t *err) SIM_MUST_USE;

@@ -23,14 +23,21 @@ void chip_profile_add(chip_client_t *client, const vnpu_packet_t *packet, const 
         .record = record};
 }
 
-sim_status_t chip_profile_start(dev_chip_t *chip, chip_client_t *client, bool with_slices) {
+/* A profile begins and ends when the chip has drained and the host has come to ask: work of the host before it (a priced
+ * fallback) is not part of it, work of the host at its end is. */
+static uint64_t profile_now_ps(const dev_chip_t *chip, const vnpu_packet_t *packet) {
+    if (chip->timing == NULL) return 0; /* functional: no time passes on the chip */
+    return chip->drain_ps > packet->host_clock_ps ? chip->drain_ps : packet->host_clock_ps;
+}
+
+sim_status_t chip_profile_start(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet) {
     free(client->blob);
     client->blob = NULL;
     client->blob_bytes = 0;
     client->num_launches = 0;
     client->is_profiling = true;
-    client->with_slices = with_slices;
-    client->profile_start_ps = chip->drain_ps;
+    client->with_slices = packet->u.mem.bytes & 1;
+    client->profile_start_ps = profile_now_ps(chip, packet);
     dev_reuse_drop_kept(chip->reuse);
     return SIM_OK;
 }
@@ -108,12 +115,13 @@ static uint64_t write_names(const dev_chip_t *chip, uint8_t *to) {
     return used;
 }
 
-static sim_status_t write_blob(dev_chip_t *chip, chip_client_t *client, const dev_record_t *const *records, uint32_t count) {
+static sim_status_t write_blob(dev_chip_t *chip, chip_client_t *client, uint64_t end_ps, const dev_record_t *const *records,
+                               uint32_t count) {
     vnpu_profile_header_t header = {.magic = VNPU_PROFILE_MAGIC, .version = VNPU_PROFILE_VERSION,
                                     .num_launches = client->num_launches, .num_records = count,
                                     .num_engines = chip->timing == NULL ? 0 : dev_timing_engines(chip->timing),
                                     .num_causes = SIM_CAUSE_COUNT, .start_ps = client->profile_start_ps,
-                                    .end_ps = chip->drain_ps, .launches_offset = sizeof header};
+                                    .end_ps = end_ps, .launches_offset = sizeof header};
     uint64_t ignored_free, ignored_total;
     dev_memory_info(chip->memory, &ignored_free, &ignored_total, &header.memory_peak_bytes);
     header.records_offset = header.launches_offset + client->num_launches * sizeof(vnpu_profile_launch_t);
@@ -136,13 +144,14 @@ static sim_status_t write_blob(dev_chip_t *chip, chip_client_t *client, const de
     return SIM_OK;
 }
 
-sim_status_t chip_profile_stop(dev_chip_t *chip, chip_client_t *client) {
+sim_status_t chip_profile_stop(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet) {
     if (!client->is_profiling) return SIM_ERROR_NOT_PERMITTED;
     client->is_profiling = false;
     const dev_record_t **records = calloc((size_t)client->num_launches + 1, sizeof(const dev_record_t *));
     if (records == NULL) return SIM_ERROR_OUT_OF_MEMORY;
     uint32_t count = number_records(client, records);
-    sim_status_t status = count == RECORD_NONE ? SIM_ERROR_OUT_OF_MEMORY : write_blob(chip, client, records, count);
+    sim_status_t status = SIM_ERROR_OUT_OF_MEMORY;
+    if (count != RECORD_NONE) status = write_blob(chip, client, profile_now_ps(chip, packet), records, count);
     free(records);
     return status;
 }

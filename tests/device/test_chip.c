@@ -244,8 +244,11 @@ Test(chip, a_profile_books_every_tick) {
     rig_open(&rig, NULL, (dev_chip_options_t){0});
     uint64_t args[2] = {alloc(&rig, 1024), alloc(&rig, 1024)};
     uint32_t module = load(&rig, doubling);
+    rig.clock += 7000000; /* the host was busy before the profile: not part of it */
+    uint64_t start_ps = rig.clock;
     cr_assert_eq(send_mem(&rig, VNPU_PACKET_PROFILE_START, 0, 1).status, SIM_OK);
     for (int i = 0; i < 3; i++) cr_assert_eq(launch(&rig, module, args, 2).status, SIM_OK);
+    rig.clock += 90000000; /* and behind the last launch: part of it */
     uint64_t bytes = send_mem(&rig, VNPU_PACKET_PROFILE_STOP, 0, 0).value[0];
     uint8_t *blob = malloc(bytes);
     vnpu_packet_t read = {.type = VNPU_PACKET_BLOB_READ};
@@ -255,6 +258,8 @@ Test(chip, a_profile_books_every_tick) {
     vnpu_profile_record_t record;
     memcpy(&header, blob, sizeof header);
     memcpy(&record, blob + header.records_offset, sizeof record);
+    cr_assert_eq(header.start_ps, start_ps);
+    cr_assert_eq(header.end_ps, rig.clock);
     cr_assert_eq(header.num_launches, 3);
     cr_assert_eq(header.num_records, 1);
     cr_assert_eq(header.num_causes, SIM_CAUSE_COUNT);
