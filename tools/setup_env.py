@@ -9,6 +9,7 @@ import argparse
 import hashlib
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -35,31 +36,45 @@ def say(text: str) -> None:
     print(f"[setup] {text}", flush=True)
 
 
+def progress_of(log: Path) -> str:
+    """The last "[12/80]" that a build wrote into its log; "" when there is none."""
+    counts = re.findall(r"\[(\d+)/(\d+)\] ", log.read_text(encoding="utf-8", errors="replace"))
+    return f" ({counts[-1][0]} of {counts[-1][1]})" if counts else ""
+
+
 def run_logged(name: str, command: list[str], progress: str, env: dict[str, str] | None = None) -> None:
-    """Runs a command with its output in build/logs/NAME.log and a line every 10 seconds."""
+    """Runs a command with its output in build/logs/NAME.log and a line now and then."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log, started = LOGS / f"{name}.log", time.monotonic()
     say(f"{progress} (log: {log.relative_to(ROOT)})")
     with open(log, "w", encoding="utf-8") as file:
         process = subprocess.Popen(
             command,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **(env or {})},
-            cwd=ROOT,
         )
         while True:
             try:
-                code = process.wait(timeout=10)
+                code = process.wait(timeout=15)
                 break
             except subprocess.TimeoutExpired:
-                say(f"  {progress}: {time.monotonic() - started:.0f} s ...")
+                say(f"  {time.monotonic() - started:.0f} s ...{progress_of(log)}")
     if code:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        errors = [line for line in lines if "error" in line.lower()][-5:]
+        text = log.read_text(encoding="utf-8", errors="replace")
+        errors = [line for line in text.splitlines() if re.search(r"\berror\b", line, re.IGNORECASE)][:8]
         raise StepError(
-            "\n".join([f"{progress} failed (exit code {code})", *lines[-25:], *errors, f"whole log: {log}"])
+            "\n".join(
+                [
+                    f"{progress} failed (exit code {code})",
+                    *text.splitlines()[-25:],
+                    "first errors:",
+                    *errors,
+                    f"whole log: {log}",
+                ]
+            )
         )
 
 

@@ -87,10 +87,12 @@ def test_gaps_are_split_by_arrival_and_copies():
     assert data["dram"]["written_bytes"] == 96  # the copy writes device memory
 
 
-def test_completion_after_a_launch_is_launch_gap():
-    launches = [fake.launch(1, 1, fake.KERNEL, 0, 0, 0, 11 * US)]
-    data, _ = build(fake.blob(0, 11 * US, launches, [fake.record("k", 8 * US)]), [op(1)])
-    assert data["timeline"]["kernel_ps"] == 8 * US and data["timeline"]["launch_gap_ps"] == 3 * US
+def test_the_completion_record_occupies_nothing():
+    """A launch ends for the host when its completion arrives; the next one may start before that."""
+    launches = [fake.launch(i, 1, fake.KERNEL, 0, 0, i * 9 * US, i * 9 * US + 11 * US) for i in range(2)]
+    data, _ = build(fake.blob(0, 17 * US, launches, [fake.record("k", 8 * US)]), [op(1)])
+    assert data["timeline"] == {"kernel_ps": 16 * US, "launch_gap_ps": 1 * US, "copy_ps": 0, "host_ps": 0}
+    assert data["op_table"][0]["simulated_ps"] == 16 * US
 
 
 def test_a_record_counts_once_per_launch():

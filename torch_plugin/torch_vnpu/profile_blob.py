@@ -74,6 +74,12 @@ class Profile:
     def total_ps(self) -> int:
         return self.end_ps - self.start_ps
 
+    def span_ps(self, row: np.void) -> tuple[int, int]:
+        """When a launch occupied the chip: without the completion record that ends it for the host. Copies over the link
+        have no record: theirs includes it."""
+        start, index = int(row["start_ps"]), int(row["record"])
+        return start, int(row["end_ps"]) if index == NO_RECORD else start + self.records[index].duration_ps
+
 
 def _names(data: bytes, offset: int, count: int) -> list[str]:
     names = data[offset:].split(b"\0", count)

@@ -107,14 +107,15 @@ def kernel_rows(profile: Profile, tuples: list[tuple]) -> list[dict]:
     rows = []
     for row in profile.launches:
         record = None if int(row["record"]) == NO_RECORD else profile.records[int(row["record"])]
+        start, end = profile.span_ps(row)
         kind = profile_blob.KIND_NAMES[int(row["kind"])]
         rows.append(
             {
                 "seq": int(row["seq"]), "tag": int(row["tag"]), "op": names.get(int(row["tag"]), ""),
                 "kind": kind, "name": record.name if record else kind, "stream": int(row["stream"]),
                 "arrival_ps": int(row["arrival_ps"]) - profile.start_ps,
-                "start_ps": int(row["start_ps"]) - profile.start_ps,
-                "duration_ps": int(row["end_ps"]) - int(row["start_ps"]),
+                "start_ps": start - profile.start_ps,
+                "duration_ps": end - start,
                 "bytes": int(row["bytes"]), "is_reused": bool(row["is_reused"]),
                 "key": f"{record.key:016x}" if record else None,
                 "counters": dict(record.counters) if record else None,

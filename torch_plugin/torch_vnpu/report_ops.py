@@ -56,7 +56,8 @@ def collect(profile: Profile, tuples: list[tuple]) -> list[Op]:
             name = f"runtime::{KIND_NAMES[int(row['kind'])]}"
             op = loose.setdefault(name, Op(name, "", "", "device", "", 0, dispatched=False))
         op.launches += 1
-        op.device_ps += int(row["end_ps"]) - int(row["start_ps"])
+        start, end = profile.span_ps(row)
+        op.device_ps += end - start
         if int(row["kind"]) in (H2D, D2H):
             op.link_bytes += int(row["bytes"])
         read, written = launch_bytes(profile, row)

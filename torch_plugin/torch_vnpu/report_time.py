@@ -62,18 +62,17 @@ def timeline_of(profile: Profile) -> Timeline:
     spans = [(max(int(row["start_ps"]), profile.start_ps), min(int(row["end_ps"]), profile.end_ps)) for row in copies]
     gaps, line, cursor = _Gaps(_merge([s for s in spans if s[1] > s[0]])), Timeline(), profile.start_ps
     for row in rows[rows["record"] != NO_RECORD]:
-        start, end = int(row["start_ps"]), int(row["end_ps"])
+        start, end = profile.span_ps(row)
         record = profile.records[int(row["record"])]
         if start < cursor:
             raise BlobError(
                 f"launch {int(row['seq'])} ('{record.name}') starts at {start} ps, before the previous one ended "
                 f"({cursor} ps): overlapping launches cannot be reported by this version"
             )
-        if end < start + record.duration_ps or end > profile.end_ps:
+        if end > int(row["end_ps"]) or end > profile.end_ps:
             raise BlobError(f"launch {int(row['seq'])} ('{record.name}') does not fit into its time")
         gaps.split(cursor, start, int(row["arrival_ps"]), line)
         line.kernel_ps += record.duration_ps
-        line.launch_gap_ps += end - start - record.duration_ps
         cursor = end
     gaps.split(cursor, profile.end_ps, profile.end_ps, line)
     return line

@@ -58,7 +58,7 @@ def _operators(profile: Profile, tuples: list[tuple]) -> Iterator[str]:
     by_tag = {entry[0]: entry for entry in tuples}
     spans: list[list[int]] = []
     for row in profile.launches:
-        tag, start, end = int(row["tag"]), int(row["start_ps"]), int(row["end_ps"])
+        tag, (start, end) = int(row["tag"]), profile.span_ps(row)
         if tag not in by_tag:
             continue
         if spans and spans[-1][0] == tag:
@@ -76,7 +76,7 @@ def _launch_rows(profile: Profile) -> Iterator[str]:
         kind = int(row["kind"])
         record = None if int(row["record"]) == NO_RECORD else profile.records[int(row["record"])]
         pid, tid = {H2D: (HOST_PID, UP_TID), D2H: (HOST_PID, DOWN_TID)}.get(kind, (CHIP_PID, LAUNCH_TID))
-        start, end = int(row["start_ps"]) - profile.start_ps, int(row["end_ps"]) - profile.start_ps
+        start, end = (ps - profile.start_ps for ps in profile.span_ps(row))
         args = {"seq": int(row["seq"]), "tag": int(row["tag"]), "start_ps": start, "end_ps": end}
         if record:
             args |= {"is_reused": bool(row["is_reused"]), **record.counters}
