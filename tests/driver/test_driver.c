@@ -167,7 +167,7 @@ Test(driver, memset_of_every_width) {
             OK(vnpu_memcpy_d2h(data, address, 256, 0, 0));
             for (uint32_t i = 0; i < 256; i++) {
                 bool is_inside = i >= 3 && i < 3 + 20 * width;
-                uint8_t expected = is_inside ? (uint8_t)(pattern >> (i - 3) % width * 8) : 0xee;
+                uint64_t expected = is_inside ? pattern >> (i - 3) % width * 8 & 0xff : 0xee;
                 cr_assert_eq(data[i], expected, "width %u byte %u", width, i);
             }
         }
