@@ -170,20 +170,37 @@ _numbers = _count()
 
 
 PREAMBLE = """
-import json, os, sys, hashlib, time
+import hashlib, json, os, sys, time
+sys.path.insert(0, {folder!r})
 import torch
 import torch_vnpu
 torch.manual_seed(0)
+
 def answer(**values):
     print({mark!r} + json.dumps(values), flush=True)
+
 def digest(*tensors):
     return hashlib.sha256(b"".join(t.detach().cpu().contiguous().numpy().tobytes() for t in tensors)).hexdigest()
+
+def timeline(report):
+    # Every launch with its times: equal digests are equal cycles, launch by launch.
+    rows = [(row["name"], row["start_ps"], row["duration_ps"]) for row in report["kernels"]]
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+def rss_bytes(pid, field="VmRSS"):
+    for line in open(f"/proc/{{pid}}/status"):
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+
+def cpu_seconds(pid):
+    words = open(f"/proc/{{pid}}/stat").read().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 """
 
 
 def start_python(code: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """A Python program after PREAMBLE: `answer(name=value, ...)` is what `finish_python` returns."""
-    text = PREAMBLE.format(mark=MARK) + code
+    text = PREAMBLE.format(mark=MARK, folder=str(Path(__file__).parent)) + code
     env = {"VNPU_FALLBACK": "error", **(env or {})}
     return subprocess.Popen(
         [sys.executable, "-c", text],
