@@ -11,7 +11,13 @@
  * Asynchronous errors (faults of a program) are sticky: the first synchronizing call reports them, later work on the device
  * fails with the same code until vnpu_device_reset; vnpu_error_detail tells where it happened.
  * After fork() the child gets VNPU_ERROR_FORKED from every call; the parent is not disturbed.
- * Time is simulated: events carry the time of the modelled chip, the virtual host clock advances by configured costs per call.
+ * Time is simulated: events carry the time of the modelled chip, the virtual host clock advances by configured costs per call:
+ * a launch host.launch; a copy, fill, allocation, free, module load or unload, event record or wait host.submit; a query
+ * host.query; a synchronize or reset host.sync, and on to the end of what it waited for (so does a blocking D2H copy); the rest
+ * nothing. A stream holds cmd.queue_depth packets: the next one waits, in simulated time too, until the oldest has ended.
+ *
+ * Environment, read at the start: VNPU_TRANSPORT=process|inproc, VNPU_DAEMON (path of vnpud), VNPU_DEVICE_LIBRARY (path of
+ * libvnpu_device.so), VNPU_CONFIG, VNPU_CONFIG_DIR, VNPU_OPTIONS, and what the device reads itself (VNPU_MODE, ...).
  */
 #ifndef VNPU_H
 #define VNPU_H

@@ -65,6 +65,12 @@ static vnpu_status_t check_range(const vnpu__device_t *device, const char *what,
                                 : "no device address");
 }
 
+static vnpu_status_t submit_free(vnpu__device_t *device, uint64_t address) {
+    vnpu__request_t request = {.packet = {.type = VNPU_PACKET_FREE}};
+    request.packet.u.mem.address = address;
+    return vnpu__submit(device, &request, NULL);
+}
+
 vnpu_status_t vnpu_mem_alloc(int device_index, size_t bytes, vnpu_addr_t *out_address) {
     if (out_address == NULL) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_mem_alloc: out_address is NULL");
@@ -79,13 +85,18 @@ vnpu_status_t vnpu_mem_alloc(int device_index, size_t bytes, vnpu_addr_t *out_ad
     vnpu__request_t request = {.packet = {.type = VNPU_PACKET_ALLOC}};
     request.packet.u.mem.bytes = bytes;
     vnpu_completion_t done;
-    status = vnpu__call(device, &request, &done);
+    status = reserve_entry(device);
     if (status == VNPU_OK) {
-        status = reserve_entry(device);
+        status = vnpu__call(device, &request, &done);
     }
     if (status == VNPU_OK) {
-        insert_allocation(device, done.value[0], bytes);
-        *out_address = done.value[0];
+        status = reserve_entry(device); /* other threads may have used it up meanwhile */
+        if (status == VNPU_OK) {
+            insert_allocation(device, done.value[0], bytes);
+            *out_address = done.value[0];
+        } else {
+            (void)submit_free(device, done.value[0]); /* only a lost device refuses it */
+        }
     }
     return vnpu__leave(device, status);
 }
@@ -106,9 +117,7 @@ vnpu_status_t vnpu_mem_free(int device_index, vnpu_addr_t address) {
                                       (unsigned long long)address));
     }
     device->clock_ps += device->machine.host_submit_ps;
-    vnpu__request_t request = {.packet = {.type = VNPU_PACKET_FREE}};
-    request.packet.u.mem.address = address;
-    status = vnpu__submit(device, &request, NULL);
+    status = submit_free(device, address);
     if (status == VNPU_OK) {
         /* submit may have let other threads in: look the entry up again */
         above = upper_bound(device, address);
