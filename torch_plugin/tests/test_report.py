@@ -141,6 +141,11 @@ def test_hints_hold_their_condition():
     rows = [fake.launch(i, 1, fake.KERNEL, 0, 0, i * 4 * US + 2 * US, i * 4 * US + 4 * US) for i in range(10)]
     bound, _ = build(fake.blob(0, 40 * US, rows, [fake.record("k", 2 * US)]), [op(1)])
     assert "launch-bound" in bound["hints"][0]["title"] and bound["hints"][0]["gain_at_most"] == pytest.approx(0.5)
+    pointwise = fake.blob(0, 40 * US, [fake.launch(0, 1, fake.KERNEL, 0, 0, 0, 40 * US)], [
+        fake.record("k", 40 * US, read=2_000_000, written=2_000_000, elems=1000)])  # fmt: skip
+    fusable, _ = build(pointwise, [op(1)])
+    assert "without matrix work" in fusable["hints"][0]["title"] or "DRAM-bound" in fusable["hints"][0]["title"]
+    assert any(hint["gain_at_most"] == 1.0 for hint in fusable["hints"])
     full = fake.record("k", 40 * US, causes=[fake.split(40 * US, {"useful": 100}) for _ in fake.ENGINES])
     busy, _ = build(fake.blob(0, 40 * US, [fake.launch(0, 1, fake.KERNEL, 0, 0, 0, 40 * US)], [full]), [op(1)])
     assert busy["hints"] == []

@@ -67,9 +67,23 @@ def _matrix_hints(report: dict) -> list[dict]:
     return hints
 
 
+def _fusion_hints(report: dict) -> list[dict]:
+    """Pointwise and row operators that only move data to and from DRAM."""
+    rows = [row for row in report["op_table"] if row["where"] == "device" and row["vector_elems"] and not row["flops"]]
+    rows = [row for row in rows if row["bound_by"] == "dram"]
+    share = sum(row["share"] for row in rows)
+    if share < 0.15:
+        return []
+    names = ", ".join(dict.fromkeys(row["op"] for row in rows[:3]))
+    return [_hint(
+        f"operators without matrix work, bound by DRAM, take {share:.0%} of the time",
+        f"Longest: {names}. Fused with the product before or after them they would not go through DRAM.", share)]  # fmt: skip
+
+
 def _memory_hints(report: dict) -> list[dict]:
     hints, dram = [], report["dram"]
-    waits = _share(report, "dma", "dram")
+    exposed = sum(row["share"] for row in report["op_table"] if row["bound_by"] in ("dram", "overhead"))
+    waits = min(_share(report, "dma", "dram"), exposed)  # what other work hides costs nothing
     if dram["peak_bytes_per_s"] and dram["achieved_bytes_per_s"] > 0.7 * dram["peak_bytes_per_s"]:
         share = dram["achieved_bytes_per_s"] / dram["peak_bytes_per_s"]
         hints.append(_hint(
@@ -106,5 +120,5 @@ def hints_of(report: dict) -> list[dict]:
     total = report["time"]["simulated_ps"]
     if not total:
         return []
-    found = _time_hints(report, total) + _matrix_hints(report) + _memory_hints(report)
+    found = _time_hints(report, total) + _matrix_hints(report) + _fusion_hints(report) + _memory_hints(report)
     return sorted(found, key=lambda hint: -hint["gain_at_most"])[:MAX_HINTS]

@@ -163,11 +163,10 @@ def roofline(data: dict[str, Any], width: int = 980, height: int = 420) -> str:
         f'<line class="roof" x1="{x.at(slope_from):.1f}" y1="{y.at(slope_from * bandwidth):.1f}" x2="{x.at(ridge):.1f}" '
         f'y2="{y.at(top):.1f}" {slope_tip}/>'
     )
-    for roof in roofs:
-        if roof["per_s"] <= 10.0**y.low:
-            continue
-        at, start = y.at(roof["per_s"]), x.at(max(roof["per_s"] / bandwidth, left))
-        text = f"{roof['name']} {si_text(roof['per_s'], 'OP/s')}"
+    for per_s in sorted({roof["per_s"] for roof in roofs if roof["per_s"] > 10.0**y.low}):
+        names = [roof["name"] for roof in roofs if roof["per_s"] == per_s]
+        text = f"{', '.join([names[0], *(name.split()[-1] for name in names[1:])])} {si_text(per_s, 'OP/s')}"
+        at, start = y.at(per_s), x.at(max(per_s / bandwidth, left))
         parts.append(f'<line class="roof" x1="{start:.1f}" x2="{x.end}" y1="{at:.1f}" y2="{at:.1f}" {_tip(text)}/>')
         parts.append(f'<text class="tick" x="{x.end - 4}" y="{at - 5:.1f}" text-anchor="end">{escape(text)}</text>')
     longest = max(point["simulated_ps"] for point in points)
