@@ -58,15 +58,31 @@ class Product:
         (table,) = (line.text for line in self.lines if line.text.startswith(f".ap {pattern} "))
         return int(re.findall(r"(\d+):-?\d+\]", table)[0])
 
+    @property
+    def cut(self) -> int:
+        """Trips to remove from the K loop: one, or as many as rotate buffers where an outer loop repeats it (docs/isa.md, section 4)."""
+        level = self.lines[self.k_loop].level
+        outer = [
+            i
+            for i in range(self.k_loop)
+            if self.lines[i].queue == self.lines[self.mm].queue and self.lines[i].level < level
+        ]
+        if all(self._trips(i) in (0, 1) for i in outer):
+            return 1
+        (pattern,) = self.lines[self.mm].names("src0")
+        rotation = re.search(r" rot=\d:(\d+):", self._table(pattern))
+        return int(rotation[1]) if rotation else 1
+
     def shorter_k(self) -> str:
-        """One trip fewer in every loop over K, and what waits for all of its products waits for one fewer."""
-        changed = {i: f"loop {self.trips - 1}" for i in range(len(self.lines)) if self._trips(i) == self.trips}
+        """Fewer trips in every loop over K; what waits for all of its products waits for as many fewer."""
+        left = self.trips - self.cut
+        changed = {i: f"loop {left}" for i in range(len(self.lines)) if self._trips(i) == self.trips}
         assert len(changed) >= 2, "the K loop moves tiles and multiplies them"
         for semaphore in self.lines[self.mm].names("signal"):
             for i, line in enumerate(self.lines):
-                wait = f" wait={semaphore}>={self.trips}"
-                if line.queue.startswith("vector") and line.text.endswith(wait) or wait + " " in line.text:
-                    changed[i] = line.text.replace(wait, f" wait={semaphore}>={self.trips - 1}")
+                if line.queue.startswith("vector"):
+                    text = re.sub(rf" wait={semaphore}>={self.trips}\b", f" wait={semaphore}>={left}", line.text)
+                    changed |= {i: text} if text != line.text else {}
         return self.text(changed)
 
     def load_of(self, operand: str) -> int:
@@ -94,16 +110,20 @@ class Product:
         return self.text({index: line.without("signal") + "\n" + line.without("wait")})
 
     def without_last_mm(self) -> str:
-        """The last `mm` of every K loop removed; its waits and signals stay."""
-        mm, end = self.lines[self.mm], self.mm + 1
-        assert self.lines[end].text.strip() == "endloop" and self.k_loop == self.mm - 1
-        waits = re.findall(r" (?:wait|signal)=\S+", mm.text)
-        return self.text({self.k_loop: f"loop {self.trips - 1}", end: "endloop\nsync" + "".join(waits)})
+        """The last `mm` (`cut` of them) of every K loop removed; waits and signals stay."""
+        level = self.lines[self.k_loop].level
+        end = next(i for i in range(self.mm, len(self.lines)) if self.lines[i].level == level)
+        body = [self.idle_mm() if i == self.mm else self.lines[i].text for i in range(self.k_loop + 1, end)]
+        return self.text(
+            {self.k_loop: f"loop {self.trips - self.cut}", end: "\n".join(["endloop", *(body * self.cut)])}
+        )
+
+    def idle_mm(self) -> str:
+        return "sync" + "".join(re.findall(r" (?:wait|signal)=\S+", self.lines[self.mm].text))
 
     def without_mm(self) -> str:
         """Every `mm` removed; waits and signals stay."""
-        waits = re.findall(r" (?:wait|signal)=\S+", self.lines[self.mm].text)
-        return self.text({self.mm: "sync" + "".join(waits)})
+        return self.text({self.mm: self.idle_mm()})
 
     def without_signal(self, index: int) -> str:
         return self.text({index: self.lines[index].without("signal")})

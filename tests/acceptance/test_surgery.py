@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chip import Run, run_program, run_raw, vnpu
-from recount import Program, Work, count_program, stream_cycles
+from chip import Run, python, run_program, run_raw, vnpu
+from recount import Program, Work, count_program, read_launches, stream_cycles
 from surgery import Product
 from test_recount import manual_programs
 
@@ -28,6 +28,7 @@ class Case:
     names: tuple[str, str, str, str]  # arguments a, b, bias, c
     folder: Path
     image: Path
+    original: tuple[int, np.ndarray]  # time and result of the run that was dumped
 
     def expected(self, k: int | None = None) -> np.ndarray:
         """In double precision; k: the products of the first k elements only."""
@@ -72,29 +73,65 @@ def disassemble(image: Path) -> str:
     return vnpu("dis", image).stdout
 
 
+def operands(m: int, k: int, n: int) -> list[np.ndarray]:
+    random = np.random.default_rng(1)
+    return [random.standard_normal(shape, dtype=np.float32) for shape in ((m, k), (k, n), (n,))]
+
+
 def manual_case(folder: Path) -> Case:
     """The product of docs/isa.md, dumped by the command itself. One tile of columns: an odd K loop then keeps its two buffers apart."""
-    random = np.random.default_rng(1)
-    a, b = (random.standard_normal(shape, dtype=np.float32) for shape in ((300, 500), (500, 100)))
-    bias = random.standard_normal(100, dtype=np.float32)
-    dump = folder / "dump"
-    args = {"a": a.nbytes, "b": b.nbytes, "bias": bias.nbytes, "c": 300 * 100 * 4}
+    a, b, bias = operands(300, 500, 100)
     text = (
         manual_programs()["gemm_relu"]
         .replace(".const N 200", ".const N 100")
         .replace(".const NTILES 2", ".const NTILES 1")
     )
-    run_program(text, CHIP, args=args, grid="3", env={"VNPU_DUMP": str(dump)}, folder=folder)
-    (image,) = dump.glob("*.vnpu")
-    return Case(Product(disassemble(image)), "3", a, b, bias, True, ("a", "b", "bias", "c"), folder, image)
+    source, image, dump, out = (folder / name for name in ("manual.txt", "manual.vnpu", "dump", "original.bin"))
+    source.write_text(text)
+    vnpu("asm", source, "-o", image)
+    case = Case(Product(disassemble(image)), "3", a, b, bias, True, ("a", "b", "bias", "c"), folder, image, (0, a))
+    run = run_program(image, CHIP, args=case.arguments(), grid="3", out={"c": out}, env={"VNPU_DUMP": str(dump)})
+    (case.image,) = dump.glob("*.vnpu")
+    case.original = run["duration_ps"], np.fromfile(out, np.float32).reshape(300, 100)
+    return case
 
 
-CASES = {"manual": manual_case}
+ADDMM = """
+import numpy
+folder = os.environ["FOLDER"]
+a, b, bias = (torch.from_numpy(numpy.load(f"{folder}/{name}.npy")).to("vnpu") for name in ("a", "b", "bias"))
+with torch_vnpu.profile(kernels=True) as p:
+    c = torch.addmm(bias, a, b)
+numpy.save(f"{folder}/c.npy", c.cpu().numpy())
+answer(kernels=[[row["seq"], row["duration_ps"]] for row in p.report["kernels"] if row["kind"] == "kernel"])
+"""
+
+
+def torch_case(m: int, k: int, n: int):
+    """torch.addmm on the device, dumped as it ran."""
+
+    def make(folder: Path) -> Case:
+        values = operands(m, k, n)
+        for name, value in zip(("a", "b", "bias"), values, strict=True):
+            np.save(folder / f"{name}.npy", value)
+        dump = folder / "dump"
+        got = python(ADDMM, {"FOLDER": str(folder), "VNPU_DUMP": str(dump)})
+        ((seq, took_ps),) = got["kernels"]
+        (row,) = (row for row in read_launches(dump) if row["seq"] == seq)
+        image = dump / f"{row['program']}.vnpu"
+        grid = ",".join(map(str, row["grid"]))
+        original = took_ps, np.load(folder / "c.npy")
+        return Case(Product(disassemble(image)), grid, *values, False, ("1", "2", "3", "0"), folder, image, original)
+
+    return make
+
+
+CASES = {"manual": manual_case, "torch, one tile": torch_case(16, 4000, 64), "torch, tiles": torch_case(100, 1000, 500)}
 
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request, tmp_path_factory) -> Case:
-    return CASES[request.param](tmp_path_factory.mktemp(f"surgery_{request.param}"))
+    return CASES[request.param](tmp_path_factory.mktemp("surgery"))
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +173,8 @@ def check(case: Case, text: str, default, k: int) -> tuple[Run, np.ndarray]:
 def test_the_dump_runs_as_it_is(case, whole, default):
     run, value = check(case, case.product.text(), default, case.a.shape[1])
     assert run == whole[0], "the same program takes the same time"
-    assert np.array_equal(value, whole[1])
+    assert run["duration_ps"] == case.original[0]
+    assert np.array_equal(value, whole[1]) and np.array_equal(value, case.original[1]), "bit for bit what was dumped"
     assert run["dram_written_bytes"] == value.nbytes
 
 
@@ -148,10 +186,10 @@ def test_the_image_and_its_text_are_one_program(case):
 
 
 def test_a_shorter_k_loop(case, whole, default):
-    text, k = case.product.shorter_k(), (case.product.trips - 1) * case.product.k_step()
+    text, k = case.product.shorter_k(), (case.product.trips - case.product.cut) * case.product.k_step()
     run, value = check(case, text, default, k)
     last = case.a.shape[1] - k
-    assert 0 < last <= case.product.k_step()
+    assert 0 < last <= case.product.cut * case.product.k_step()
     lost = whole[0]["dram_read_bytes"] - run["dram_read_bytes"]
     assert lost >= (case.a.shape[0] + case.b.shape[1]) * last * 4, "at least the last columns of A and rows of B"
     assert lost % (4 * last) == 0
@@ -177,7 +215,7 @@ def test_a_doubled_transfer(operand, case, whole, default):
 
 
 def test_the_last_mm_of_each_k_loop_removed(case, whole, default):
-    k = (case.product.trips - 1) * case.product.k_step()
+    k = (case.product.trips - case.product.cut) * case.product.k_step()
     run, value = check(case, case.product.without_last_mm(), default, k)
     assert run["dram_read_bytes"] == whole[0]["dram_read_bytes"]
     assert run["dram_written_bytes"] == whole[0]["dram_written_bytes"]
