@@ -244,7 +244,9 @@ static sim_status_t move(dev_chip_t *chip, const vnpu_packet_t *packet, const vo
     }
     *duration = FAKE_BASE_PS + (packet->type == VNPU_PACKET_FILL ? bytes : packet->u.copy.total);
     if (packet->type == VNPU_PACKET_COPY_H2D) {
-        memcpy(memory, in, bytes);
+        if ((packet->flags & VNPU_PACKET_LENGTH_ONLY) == 0) {
+            memcpy(memory, in, bytes);
+        }
     } else if (packet->type == VNPU_PACKET_COPY_D2H) {
         memcpy(out, memory, bytes);
     } else if (packet->type == VNPU_PACKET_COPY_D2D) {
