@@ -28,7 +28,7 @@ typedef struct dev_exec_options {
     dev_exec_mode_t mode;
     uint32_t threads;  /* 0: one per CPU in the affinity mask, at most one per worker core */
     uint64_t seed;     /* chaos */
-    int isa_level;     /* 0: best of the host; 2 = AVX2+FMA, 5 = AVX-512 */
+    int isa_level;     /* 0: best of the host; 2 = AVX2+FMA, 5 = AVX-512; 1 = scalar reference. Without FMA: refused */
 } dev_exec_options_t;
 
 /* What timing needs to know of a launch's data: the row addresses that gathers and scatters touched, per instance and queue
@@ -54,7 +54,7 @@ dev_rows_t dev_exec_rows(const dev_exec_t *exec, uint32_t instance, uint32_t que
 /* Hash of all of them (0 when there are none): the data-dependent part of the reuse key. */
 uint64_t dev_exec_rows_hash(const dev_exec_t *exec);
 
-/* "avx512", "avx2" or "exact" (below FMA: slow, same bits). */
+/* "avx512", "avx2" or "exact" (level 1: one element at a time, the reference of the tests). */
 const char *dev_exec_isa_name(const dev_exec_t *exec);
 uint32_t dev_exec_threads(const dev_exec_t *exec);
 

@@ -373,3 +373,49 @@ Test(exec_types, integer_division_by_zero_is_a_fault) {
     }
     env_close(&env);
 }
+
+/* ---- timing mode ---- */
+
+Test(exec_types, timing_mode_computes_integers_only) {
+    exec_env_t env;
+    env_open(&env, 1, (dev_exec_options_t){.mode = DEV_EXEC_TIMING});
+    enum { COUNT = 20 };
+    int32_t x[COUNT], y[COUNT], sums[1] = {-1};
+    float f[COUNT];
+    uint8_t flags[COUNT];
+    for (int32_t i = 0; i < COUNT; i++) x[i] = i, y[i] = 1000, f[i] = (float)i;
+    memset(flags, 0xff, COUNT);
+    test_operand_t ints = {ap_dense(VNPU_SPACE_SRAM, VNPU_I32, 0, COUNT, 0, 0), x, sizeof x};
+    test_operand_t result = {ap_dense(VNPU_SPACE_SRAM, VNPU_I32, 0, COUNT, 0, 0), y, sizeof y};
+    test_operand_t floats = {ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 0, COUNT, 0, 0), f, sizeof f};
+    test_operand_t bools = {ap_dense(VNPU_SPACE_SRAM, VNPU_BOOL, 0, COUNT, 0, 0), flags, COUNT};
+    test_operand_t sum = {ap_dense(VNPU_SPACE_SRAM, VNPU_I32, 0, 1, 0, 0), sums, sizeof sums};
+    vnpu_ap_t argument = ap_dense(VNPU_SPACE_ARG, VNPU_F32, 0, COUNT, 0, 0);
+    argument.dim[0].stride = 0;
+    test_operand_t threshold = {.ap = argument};
+
+    test_operand_t *add[5] = {&result, &ints, &ints, NULL, &sum};
+    run_insn_ok(&env, int_insn(VNPU_OP_V_BINARY, VNPU_B_ADD, 0), add);
+    for (int32_t i = 0; i < COUNT; i++) cr_assert_eq(y[i], 2 * i);
+    cr_assert_eq(sums[0], COUNT * (COUNT - 1));
+
+    /* An integer against a float argument: everything is known. */
+    test_operand_t *less[5] = {&bools, &ints, &threshold};
+    vnpu_insn_t compare = dev_image_insn(VNPU_OP_V_BINARY);
+    compare.func = VNPU_B_LT;
+    uint64_t argument_bits = dev_f32_bits(7.5f);
+    sim_error_t err = {0};
+    cr_assert_eq(run_insn(&env, compare, less, &argument_bits, 1, &err), SIM_OK, "%s", err.text);
+    for (int32_t i = 0; i < COUNT; i++) cr_assert_eq(flags[i], i < 8);
+
+    /* A bool of unknown floats is 0, a float is not touched. */
+    test_operand_t *unknown[5] = {&bools, &floats, &threshold};
+    cr_assert_eq(run_insn(&env, compare, unknown, &argument_bits, 1, &err), SIM_OK, "%s", err.text);
+    for (int32_t i = 0; i < COUNT; i++) cr_assert_eq(flags[i], 0);
+    test_operand_t *exponential[5] = {&floats, &floats};
+    vnpu_insn_t unary = dev_image_insn(VNPU_OP_V_UNARY);
+    unary.func = VNPU_U_EXP;
+    run_insn_ok(&env, unary, exponential);
+    for (int32_t i = 0; i < COUNT; i++) cr_assert_eq(f[i], (float)i);
+    env_close(&env);
+}
