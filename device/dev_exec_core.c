@@ -194,6 +194,7 @@ sim_status_t exec_run_instance(exec_instance_t *instance) {
         advance(queue);
     }
     for (uint32_t s = 0; s < VNPU_MAX_SEMS; s++) instance->sem[s] = 0;
+    instance->num_aliases = 0;
     if (instance->exec->options.mode != DEV_EXEC_CHAOS) return run_in_order(instance);
     instance->random = instance->exec->options.seed * 0x2545f4914f6cdd1dull +
                        instance->exec->runs * 0x9e3779b97f4a7c15ull + instance->index;

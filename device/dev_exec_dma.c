@@ -44,14 +44,29 @@ static move_t plan_move(exec_instance_t *instance, const exec_operand_t *dst, co
     return move;
 }
 
+/*
+ * Destination and source of a copy. A store makes its destination first: that settles what the written DRAM bytes stand for
+ * in the scratchpad before the source is looked up there. Inside the scratchpad the source comes first.
+ */
+static sim_status_t make_pair(exec_instance_t *instance, exec_access_t access, exec_operand_t *dst,
+                              exec_operand_t *src) {
+    const vnpu_insn_t *insn = instance->insn;
+    bool is_store = instance->program->ap[insn->dst].space == VNPU_SPACE_DRAM;
+    sim_status_t status = SIM_OK;
+    if (is_store) status = exec_operand_make(instance, insn->dst, access, dst);
+    if (status == SIM_OK) status = exec_operand_make(instance, insn->src[0], ACCESS_READ, src);
+    if (status == SIM_OK && !is_store) status = exec_operand_make(instance, insn->dst, access, dst);
+    return status;
+}
+
 static sim_status_t dma_copy(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
+    bool accumulates = insn->flags & VNPU_F_ACCUMULATE;
     exec_operand_t dst, src;
-    sim_status_t status = exec_operand_make(instance, insn->src[0], false, &src);
-    if (status == SIM_OK) status = exec_operand_make(instance, insn->dst, true, &dst);
+    sim_status_t status = make_pair(instance, accumulates ? ACCESS_UPDATE : ACCESS_WRITE, &dst, &src);
     if (status != SIM_OK || dst.view.count == 0) return status;
     static const uint8_t zero[8];
-    bool accumulates = insn->flags & VNPU_F_ACCUMULATE;
+    if (!accumulates && exec_alias_load(instance, &dst, &src)) return SIM_OK;
     switch (plan_move(instance, &dst, &src)) {
     case MOVE_DATA:
         exec_copy(instance->worker, &dst.view, dst.ptr, &src.view, src.ptr, accumulates);
@@ -67,7 +82,7 @@ static sim_status_t dma_copy(exec_instance_t *instance) {
 static sim_status_t dma_fill(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
     exec_operand_t dst;
-    sim_status_t status = exec_operand_make(instance, insn->dst, true, &dst);
+    sim_status_t status = exec_operand_make(instance, insn->dst, ACCESS_WRITE, &dst);
     if (status != SIM_OK || dst.view.count == 0) return status;
     uint8_t element[8];
     if (dev_is_float(dst.view.dtype)) {
@@ -188,8 +203,9 @@ static sim_status_t dma_rows(exec_instance_t *instance, bool is_gather) {
     exec_operand_t index;
     dev_view_make(&job.table, table_ap, instance->cursor, instance->launch, instance->grid_pos);
     sim_status_t status =
-        exec_operand_make(instance, is_gather ? insn->dst : insn->src[0], is_gather, &job.packed);
-    if (status == SIM_OK) status = exec_operand_make(instance, insn->src[1], false, &index);
+        exec_operand_make(instance, is_gather ? insn->dst : insn->src[0], is_gather ? ACCESS_UPDATE : ACCESS_READ_LOCAL,
+                          &job.packed); /* LOCAL: a scatter may write what it was loaded from */
+    if (status == SIM_OK) status = exec_operand_make(instance, insn->src[1], ACCESS_READ, &index);
     if (status != SIM_OK) return status;
     job.n = job.packed.view.size[0];
     if (job.table.count == 0 || job.packed.view.count == 0) return SIM_OK;
@@ -226,10 +242,8 @@ sim_status_t exec_dma(exec_instance_t *instance) {
  * completes. The others (fill, accumulate, gather, scatter) run whole at completion, after all earlier ones of the queue.
  */
 static sim_status_t capture(exec_instance_t *instance, exec_late_t *late) {
-    const vnpu_insn_t *insn = instance->insn;
     exec_operand_t dst, src;
-    sim_status_t status = exec_operand_make(instance, insn->src[0], false, &src);
-    if (status == SIM_OK) status = exec_operand_make(instance, insn->dst, true, &dst);
+    sim_status_t status = make_pair(instance, ACCESS_WRITE, &dst, &src);
     if (status != SIM_OK || dst.view.count == 0) return status;
     late->captured = dst.view;
     int64_t stride = 1;
@@ -263,7 +277,7 @@ sim_status_t exec_dma_late(exec_instance_t *instance, exec_late_t **out_late) {
 sim_status_t exec_late_finish(exec_instance_t *instance, exec_late_t *late) {
     if (!late->data) return exec_dma(instance); /* an empty copy does nothing again */
     exec_operand_t dst;
-    sim_status_t status = exec_operand_make(instance, late->insn->dst, true, &dst);
+    sim_status_t status = exec_operand_make(instance, late->insn->dst, ACCESS_WRITE, &dst);
     if (status != SIM_OK) return status;
     exec_copy(instance->worker, &dst.view, dst.ptr, &late->captured, late->data, false);
     return SIM_OK;

@@ -50,6 +50,16 @@ typedef struct exec_queue {
     exec_late_t *late, *late_tail; /* in order */
 } exec_queue_t;
 
+/* Scratchpad bytes [low, high) that stand for rows of DRAM (dev_exec_alias.c). */
+#define EXEC_MAX_ALIASES 16u
+typedef struct exec_alias {
+    uint64_t low, high;
+    uint64_t dram_low, dram_high; /* device addresses that the rows span */
+    const uint8_t *src;           /* host memory of the first row */
+    uint64_t rows, row_bytes;
+    int64_t pitch; /* bytes from row to row in DRAM */
+} exec_alias_t;
+
 /* One program instance while it runs. */
 typedef struct exec_instance {
     dev_exec_t *exec;
@@ -63,6 +73,8 @@ typedef struct exec_instance {
     const dev_cursor_t *cursor; /* at its loop counters */
     int64_t sem[VNPU_MAX_SEMS];
     exec_queue_t queue[VNPU_MAX_QUEUES];
+    exec_alias_t alias[EXEC_MAX_ALIASES];
+    uint32_t num_aliases;
     uint64_t random; /* chaos */
     sim_error_t *err;
 } exec_instance_t;
@@ -113,9 +125,15 @@ sim_status_t exec_report_deadlock(exec_instance_t *instance);
 void exec_where(const exec_instance_t *instance, char *text, size_t bytes);
 
 /* ---- dev_exec_operand.c ---- */
+typedef enum exec_access {
+    ACCESS_READ,       /* through ptr and the view's strides, which may lead to DRAM (dev_exec_alias.c) */
+    ACCESS_READ_LOCAL, /* in the scratchpad itself */
+    ACCESS_WRITE,      /* every element is overwritten; sources of the same instruction are made before */
+    ACCESS_UPDATE,     /* some elements are written, or read as well */
+} exec_access_t;
 /* The view of pattern `ap` now, checked against its memory. Empty views have ptr NULL. */
-sim_status_t exec_operand_make(exec_instance_t *instance, uint16_t ap, bool is_write, exec_operand_t *out_operand)
-    SIM_MUST_USE;
+sim_status_t exec_operand_make(exec_instance_t *instance, uint16_t ap, exec_access_t access,
+                               exec_operand_t *out_operand) SIM_MUST_USE;
 /* Host pointer of [low, high) in the space of the view. */
 sim_status_t exec_translate(exec_instance_t *instance, vnpu_space_t space, uint64_t low, uint64_t high,
                             bool is_write, const char *name, uint8_t **out_ptr) SIM_MUST_USE;
@@ -123,6 +141,15 @@ sim_status_t exec_translate(exec_instance_t *instance, vnpu_space_t space, uint6
 void *exec_scratch(exec_worker_t *worker, int which, size_t bytes);
 /* Elements whose values a timing-only run does not have: floats in memory. ARG and IOTA are known. */
 bool exec_is_unknown(const exec_instance_t *instance, const exec_operand_t *operand);
+
+/* ---- dev_exec_alias.c ---- */
+/* Remembers a load instead of copying it; false: it has to be copied. dst and src were made (WRITE, READ). */
+bool exec_alias_load(exec_instance_t *instance, const exec_operand_t *dst, const exec_operand_t *src);
+/* Before an access to scratchpad bytes. */
+void exec_alias_read(exec_instance_t *instance, exec_operand_t *operand, bool may_map);
+void exec_alias_write_sram(exec_instance_t *instance, const exec_operand_t *operand, bool is_read_too);
+/* Before a write to device addresses. */
+void exec_alias_write_dram(exec_instance_t *instance, uint64_t low, uint64_t high);
 
 /* ---- dev_exec_walk.c: joint dimensions of several operands ---- */
 #define WALK_MAX_OPS 5u

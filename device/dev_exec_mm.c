@@ -280,9 +280,9 @@ static void mm_strided(exec_worker_t *worker, uint8_t *c, int64_t row, int64_t c
 sim_status_t exec_mm(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
     exec_operand_t dst, a, b;
-    sim_status_t status = exec_operand_make(instance, insn->src[0], false, &a);
-    if (status == SIM_OK) status = exec_operand_make(instance, insn->src[1], false, &b);
-    if (status == SIM_OK) status = exec_operand_make(instance, insn->dst, true, &dst);
+    sim_status_t status = exec_operand_make(instance, insn->src[0], ACCESS_READ, &a);
+    if (status == SIM_OK) status = exec_operand_make(instance, insn->src[1], ACCESS_READ_LOCAL, &b);
+    if (status == SIM_OK) status = exec_operand_make(instance, insn->dst, ACCESS_WRITE, &dst);
     if (status != SIM_OK) return status;
     if (dst.view.count == 0) return SIM_OK;
     bool accumulate = dev_cursor_accumulates(instance->cursor, insn);

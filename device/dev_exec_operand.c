@@ -37,7 +37,9 @@ sim_status_t exec_translate(exec_instance_t *instance, vnpu_space_t space, uint6
     sim_status_t status = SIM_OK;
     *out_ptr = NULL;
     switch (space) {
-    case VNPU_SPACE_DRAM: return translate_dram(instance, low, high, is_write, name, out_ptr);
+    case VNPU_SPACE_DRAM:
+        if (is_write) exec_alias_write_dram(instance, low, high);
+        return translate_dram(instance, low, high, is_write, name, out_ptr);
     case VNPU_SPACE_SRAM:
         status = check_core_memory(instance, "SRAM", low, high, header->sram_bytes, name);
         if (status == SIM_OK) *out_ptr = instance->worker->sram + low;
@@ -65,9 +67,19 @@ static const char *operand_name(const vnpu_insn_t *insn, uint16_t ap, bool is_wr
     return "dst";
 }
 
-sim_status_t exec_operand_make(exec_instance_t *instance, uint16_t ap, bool is_write,
+static void meet_aliases(exec_instance_t *instance, exec_operand_t *operand, exec_access_t access) {
+    switch (access) {
+    case ACCESS_READ: exec_alias_read(instance, operand, true); return;
+    case ACCESS_READ_LOCAL: exec_alias_read(instance, operand, false); return;
+    case ACCESS_WRITE: exec_alias_write_sram(instance, operand, false); return;
+    case ACCESS_UPDATE: exec_alias_write_sram(instance, operand, true); return;
+    }
+}
+
+sim_status_t exec_operand_make(exec_instance_t *instance, uint16_t ap, exec_access_t access,
                                exec_operand_t *out_operand) {
     exec_operand_t *operand = out_operand;
+    bool is_write = access == ACCESS_WRITE || access == ACCESS_UPDATE;
     dev_view_make(&operand->view, &instance->program->ap[ap], instance->cursor, instance->launch,
                   instance->grid_pos);
     operand->ptr = NULL;
@@ -75,8 +87,10 @@ sim_status_t exec_operand_make(exec_instance_t *instance, uint16_t ap, bool is_w
     dev_view_extent(&operand->view, &operand->low, &operand->high);
     sim_status_t status = exec_translate(instance, operand->view.space, operand->low, operand->high, is_write,
                                          operand_name(instance->insn, ap, is_write), &operand->ptr);
-    if (status == SIM_OK) operand->ptr += operand->view.base - operand->low;
-    return status;
+    if (status != SIM_OK) return status;
+    operand->ptr += operand->view.base - operand->low;
+    if (instance->num_aliases && operand->view.space == VNPU_SPACE_SRAM) meet_aliases(instance, operand, access);
+    return SIM_OK;
 }
 
 bool exec_is_unknown(const exec_instance_t *instance, const exec_operand_t *operand) {

@@ -390,9 +390,9 @@ static bool is_skipped(vector_job_t *job) {
     return has_unknown || !has_integer;
 }
 
-static sim_status_t add_operand(vector_job_t *job, uint32_t op, uint16_t ap, bool is_write) {
+static sim_status_t add_operand(vector_job_t *job, uint32_t op, uint16_t ap, exec_access_t access) {
     job->plane[op].is_used = true;
-    return exec_operand_make(job->instance, ap, is_write, &job->operand[op]);
+    return exec_operand_make(job->instance, ap, access, &job->operand[op]);
 }
 
 static sim_status_t check_function(const vector_job_t *job) {
@@ -410,19 +410,22 @@ static sim_status_t check_function(const vector_job_t *job) {
                       insn->func, insn->func2);
 }
 
+static exec_access_t rows_access(const vector_job_t *job) { return job->continues ? ACCESS_UPDATE : ACCESS_WRITE; }
+
 static sim_status_t elementwise(vector_job_t *job) {
     const vnpu_insn_t *insn = job->insn;
     job->has_dst = true;
     job->num_src = insn->op == VNPU_OP_V_UNARY ? 1 : insn->op == VNPU_OP_V_SELECT ? 3 : 2;
     if (insn->op == VNPU_OP_V_BINARY && insn->func2 != VNPU_B_NONE) job->num_src = 3;
-    sim_status_t status = add_operand(job, OP_DST, insn->dst, true);
+    sim_status_t status = SIM_OK;
     for (uint32_t s = 0; s < job->num_src && status == SIM_OK; s++) {
-        status = add_operand(job, OP_SRC + s, insn->src[s], false);
+        status = add_operand(job, OP_SRC + s, insn->src[s], ACCESS_READ);
     }
+    if (status == SIM_OK) status = add_operand(job, OP_DST, insn->dst, ACCESS_WRITE);
     job->has_rows = insn->op != VNPU_OP_V_SELECT && insn->src[3] != VNPU_NO_AP;
     if (status == SIM_OK && job->has_rows) {
         job->reduce = VNPU_R_ADD;
-        status = add_operand(job, OP_ROWS, insn->src[3], true);
+        status = add_operand(job, OP_ROWS, insn->src[3], rows_access(job));
     }
     if (insn->flags & VNPU_F_SCALE) {
         job->scale[0] = dev_bits_f32(insn->imm[0]);
@@ -443,16 +446,25 @@ static sim_status_t reduction(vector_job_t *job) {
     case VNPU_U_NE0: job->map = DEV_MAP_NE0; break;
     default: job->map = DEV_MAP_COPY; break; /* the validator lets no other through */
     }
-    sim_status_t status = add_operand(job, OP_SRC, insn->src[0], false);
-    if (status == SIM_OK) status = add_operand(job, OP_ROWS, insn->dst, true);
+    sim_status_t status = add_operand(job, OP_SRC, insn->src[0], ACCESS_READ);
+    if (status == SIM_OK) status = add_operand(job, OP_ROWS, insn->dst, rows_access(job));
     return status;
 }
 
 sim_status_t exec_vector(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
     exec_worker_t *worker = instance->worker;
-    vector_job_t job = {.instance = instance, .level = instance->exec->level, .insn = insn,
-                        .is_integer = insn->flags & VNPU_F_INTEGER};
+    vector_job_t job; /* large: only what is read is set */
+    job.instance = instance;
+    job.level = instance->exec->level;
+    job.insn = insn;
+    job.is_integer = insn->flags & VNPU_F_INTEGER;
+    job.has_dst = job.has_rows = false;
+    job.reduce = VNPU_R_ADD;
+    job.map = DEV_MAP_COPY;
+    job.scaling = NULL;
+    job.lane = 0;
+    for (uint32_t op = 0; op < WALK_MAX_OPS; op++) job.plane[op].is_used = false;
     bool reduces = insn->op == VNPU_OP_V_REDUCE || insn->op == VNPU_OP_V_FOLD;
     job.is_partial = (insn->flags & VNPU_F_PARTIAL) && insn->op != VNPU_OP_V_FOLD;
     job.continues = job.is_partial && dev_cursor_accumulates(instance->cursor, insn);
