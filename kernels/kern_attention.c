@@ -8,7 +8,8 @@
 
 void kern_attention_args(kern_builder_t *builder, const kern_attention_shape_t *shape) {
     for (uint32_t a = 0; a < ATT_ARG_COUNT; a++) {
-        vnpu_arg_kind_t kind = VNPU_ARG_SCALAR; /* an absent operand is a scalar that nothing reads */
+        vnpu_arg_kind_t kind =
+            VNPU_ARG_SCALAR; /* an absent operand is a scalar that nothing reads */
         if (a == ATT_ARG_Q || a == ATT_ARG_K || a == ATT_ARG_V) kind = VNPU_ARG_IN;
         if (a == ATT_ARG_OUT) kind = VNPU_ARG_OUT;
         if (a == ATT_ARG_MASK && shape->has_mask) kind = VNPU_ARG_IN;
@@ -17,7 +18,8 @@ void kern_attention_args(kern_builder_t *builder, const kern_attention_shape_t *
     }
 }
 
-vnpu_insn_t *kern_attention_unary(kern_builder_t *builder, uint8_t func, uint16_t dst, uint16_t src) {
+vnpu_insn_t *kern_attention_unary(kern_builder_t *builder, uint8_t func, uint16_t dst,
+                                  uint16_t src) {
     vnpu_insn_t *insn = kern_emit(builder, KERN_VECTOR, VNPU_OP_V_UNARY);
     insn->func = func;
     insn->dst = dst;
@@ -25,7 +27,8 @@ vnpu_insn_t *kern_attention_unary(kern_builder_t *builder, uint8_t func, uint16_
     return insn;
 }
 
-vnpu_insn_t *kern_attention_binary(kern_builder_t *builder, uint8_t func, uint16_t dst, uint16_t a, uint16_t b) {
+vnpu_insn_t *kern_attention_binary(kern_builder_t *builder, uint8_t func, uint16_t dst, uint16_t a,
+                                   uint16_t b) {
     vnpu_insn_t *insn = kern_emit(builder, KERN_VECTOR, VNPU_OP_V_BINARY);
     insn->func = func;
     insn->dst = dst;
@@ -45,8 +48,8 @@ vnpu_insn_t *kern_attention_maximum(kern_builder_t *builder, uint16_t dst, uint1
 vnpu_insn_t *kern_attention_scale(kern_builder_t *builder, const kern_attention_shape_t *shape,
                                   const kern_attention_lane_t *lane) {
     kern_stream_t *stream = &builder->stream[KERN_VECTOR];
-    vnpu_insn_t *insn =
-        kern_attention_binary(builder, VNPU_B_MUL, lane->work, lane->scores, lane->constant[ATT_ARG_SCALE]);
+    vnpu_insn_t *insn = kern_attention_binary(builder, VNPU_B_MUL, lane->work, lane->scores,
+                                              lane->constant[ATT_ARG_SCALE]);
     uint32_t at = stream->count - 1;
     if (shape->has_mask) {
         insn->func2 = VNPU_B_ADD;
@@ -63,7 +66,9 @@ vnpu_insn_t *kern_attention_scale(kern_builder_t *builder, const kern_attention_
 }
 
 /* What is read again and again comes outermost, so that runs stay long. */
-static int64_t order_key(int64_t stride) { return stride == 0 ? INT64_MAX : stride; }
+static int64_t order_key(int64_t stride) {
+    return stride == 0 ? INT64_MAX : stride;
+}
 
 vnpu_insn_t *kern_attention_emit_move(kern_builder_t *builder, const kern_attention_move_t *move) {
     uint32_t order[VNPU_MAX_DIMS];
@@ -80,14 +85,17 @@ vnpu_insn_t *kern_attention_emit_move(kern_builder_t *builder, const kern_attent
         near[i] = (kern_term_t){move->axis[from], move->near[from], false};
     }
     int64_t bytes = vnpu_dtype_bytes(move->dtype);
-    vnpu_ap_t dram = kern_ap_terms(VNPU_SPACE_DRAM, move->dtype, move->far_base * bytes, far, move->count, true);
-    vnpu_ap_t sram = kern_ap_terms(VNPU_SPACE_SRAM, move->dtype, move->sram, near, move->count, false);
+    vnpu_ap_t dram =
+        kern_ap_terms(VNPU_SPACE_DRAM, move->dtype, move->far_base * bytes, far, move->count, true);
+    vnpu_ap_t sram =
+        kern_ap_terms(VNPU_SPACE_SRAM, move->dtype, move->sram, near, move->count, false);
     dram.arg = move->arg;
     kern_ap_rotate(&sram, move->level, move->buffers, move->pitch);
     kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
     bool is_turned = sram.ndims > 1 && sram.dim[sram.ndims - 1].stride != 1;
     bool is_store = move->queue == KERN_STORE;
-    vnpu_insn_t *insn = kern_emit(builder, move->queue, is_turned ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
+    vnpu_insn_t *insn =
+        kern_emit(builder, move->queue, is_turned ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
     insn->dst = kern_ap(builder, is_store ? &dram : &sram);
     insn->src[0] = kern_ap(builder, is_store ? &sram : &dram);
     return insn;
@@ -113,12 +121,14 @@ static void make_key(const kern_attention_shape_t *s, kern_key_t *key) {
     kern_key_add(key, s->out, sizeof s->out);
     kern_key_add(key, s->mask, sizeof s->mask);
     kern_key_add(key, s->lse, sizeof s->lse);
-    kern_key_add_u64(key, (uint64_t)s->dtype | (uint64_t)s->out_dtype << 8 | (uint64_t)s->mask_dtype << 16 |
-                              (uint64_t)s->has_mask << 24 | (uint64_t)s->has_lse << 25 |
-                              (uint64_t)s->is_causal << 26 | (uint64_t)s->is_direct << 27);
+    kern_key_add_u64(key, (uint64_t)s->dtype | (uint64_t)s->out_dtype << 8 |
+                              (uint64_t)s->mask_dtype << 16 | (uint64_t)s->has_mask << 24 |
+                              (uint64_t)s->has_lse << 25 | (uint64_t)s->is_causal << 26 |
+                              (uint64_t)s->is_direct << 27);
 }
 
-static vnpu_status_t build(const call_t *call, const kern_key_t *key, const kern_entry_t **out_entry) {
+static vnpu_status_t build(const call_t *call, const kern_key_t *key,
+                           const kern_entry_t **out_entry) {
     *out_entry = NULL;
     const vnpu_machine_t *machine = &call->context->machine;
     kern_attention_block_t block;
@@ -133,10 +143,11 @@ static vnpu_status_t build(const call_t *call, const kern_key_t *key, const kern
         kern_attention_stream_generate(&call->shape, &stream, &builder);
         status = kern_add_program(call->context, key, &builder, stream.grid, out_entry);
     } else {
-        status = kern_fail(call->context, VNPU_ERROR_UNSUPPORTED,
-                           "attention: no tile of heads of %lld fits %llu bytes of SRAM and %llu of accumulator",
-                           (long long)call->shape.depth, (unsigned long long)machine->sram_bytes,
-                           (unsigned long long)machine->acc_bytes);
+        status = kern_fail(
+            call->context, VNPU_ERROR_UNSUPPORTED,
+            "attention: no tile of heads of %lld fits %llu bytes of SRAM and %llu of accumulator",
+            (long long)call->shape.depth, (unsigned long long)machine->sram_bytes,
+            (unsigned long long)machine->acc_bytes);
     }
     kern_builder_fini(&builder);
     return status;
@@ -162,7 +173,8 @@ static vnpu_status_t launch(const call_t *call) {
 /* ---- calls ---- */
 
 static bool has_sizes(const kern_tensor_t *t, int64_t b, int64_t h, int64_t s, int64_t d) {
-    return t->ndims == 4 && t->size[0] == b && t->size[1] == h && t->size[2] == s && t->size[3] == d;
+    return t->ndims == 4 && t->size[0] == b && t->size[1] == h && t->size[2] == s &&
+           t->size[3] == d;
 }
 
 static bool broadcasts(const kern_tensor_t *mask, const kern_attention_shape_t *s) {
@@ -185,13 +197,15 @@ static vnpu_status_t check_sizes(kern_context_t *context, const kern_attention_t
     const kern_tensor_t *lse = &call->logsumexp;
     bool is_right = has_sizes(&call->out, s->batch, s->heads, s->queries, s->depth) &&
                     has_sizes(&call->k, s->batch, s->kv_heads, s->keys, s->depth) &&
-                    has_sizes(&call->v, s->batch, s->kv_heads, s->keys, s->depth) && s->kv_heads > 0 &&
-                    s->heads % s->kv_heads == 0 && (!s->has_mask || broadcasts(&call->mask, s)) &&
-                    (!s->has_lse || (lse->ndims == 3 && lse->size[0] == s->batch && lse->size[1] == s->heads &&
-                                     lse->size[2] == s->queries));
+                    has_sizes(&call->v, s->batch, s->kv_heads, s->keys, s->depth) &&
+                    s->kv_heads > 0 && s->heads % s->kv_heads == 0 &&
+                    (!s->has_mask || broadcasts(&call->mask, s)) &&
+                    (!s->has_lse || (lse->ndims == 3 && lse->size[0] == s->batch &&
+                                     lse->size[1] == s->heads && lse->size[2] == s->queries));
     if (is_right) return VNPU_OK;
     char a[160], b[160];
-    return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "attention: sizes do not agree: q %s, k %s, mask, out or v",
+    return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                     "attention: sizes do not agree: q %s, k %s, mask, out or v",
                      kern_describe(&call->q, a, sizeof a), kern_describe(&call->k, b, sizeof b));
 }
 
@@ -203,8 +217,10 @@ static vnpu_status_t check_types(kern_context_t *context, const kern_attention_t
                     (!call->logsumexp.address || call->logsumexp.dtype == VNPU_F32);
     if (!is_right || context->machine.matrix_rate_num[type] == 0) {
         return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
-                         "attention: q %s, k %s, v %s: one float type that the matrix unit has is needed (and a float mask)",
-                         kern_dtype_name(type), kern_dtype_name(call->k.dtype), kern_dtype_name(call->v.dtype));
+                         "attention: q %s, k %s, v %s: one float type that the matrix unit has is "
+                         "needed (and a float mask)",
+                         kern_dtype_name(type), kern_dtype_name(call->k.dtype),
+                         kern_dtype_name(call->v.dtype));
     }
     return VNPU_OK;
 }
@@ -219,7 +235,8 @@ static void make_shape(const kern_attention_t *call, kern_attention_shape_t *s) 
                                   .depth = call->q.size[3],
                                   .dtype = call->q.dtype,
                                   .out_dtype = call->out.dtype,
-                                  .mask_dtype = call->mask.address ? call->mask.dtype : VNPU_DTYPE_NONE,
+                                  .mask_dtype =
+                                      call->mask.address ? call->mask.dtype : VNPU_DTYPE_NONE,
                                   .has_mask = call->mask.address != 0,
                                   .has_lse = call->logsumexp.address != 0,
                                   .is_causal = call->is_causal};
@@ -237,14 +254,17 @@ static vnpu_status_t check_reach(kern_context_t *context, const kern_attention_t
     const kern_tensor_t *t[] = {&call->q, &call->k, &call->v, &call->out, &call->mask};
     for (int i = 0; i < (call->mask.address ? 5 : 4); i++) {
         if (kern_span(t[i]) >= KERN_MAX_SPAN)
-            return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "attention: an operand reaches %lld elements, more than 2^30",
+            return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                             "attention: an operand reaches %lld elements, more than 2^30",
                              (long long)kern_span(t[i]));
     }
     return VNPU_OK;
 }
 
-vnpu_status_t kern_attention(kern_context_t *context, vnpu_stream_t stream, const kern_attention_t *call) {
-    const kern_tensor_t *t[] = {&call->out, &call->q, &call->k, &call->v, &call->mask, &call->logsumexp};
+vnpu_status_t kern_attention(kern_context_t *context, vnpu_stream_t stream,
+                             const kern_attention_t *call) {
+    const kern_tensor_t *t[] = {&call->out, &call->q,    &call->k,
+                                &call->v,   &call->mask, &call->logsumexp};
     static const char *const name[] = {"out", "q", "k", "v", "mask", "logsumexp"};
     for (int i = 0; i < 6; i++) {
         if (i >= 4 && t[i]->address == 0) continue;
@@ -252,7 +272,8 @@ vnpu_status_t kern_attention(kern_context_t *context, vnpu_stream_t stream, cons
         if (status != VNPU_OK) return status;
     }
     if (call->q.ndims != 4 || call->k.ndims != 4)
-        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "attention: q and k must have 4 dimensions");
+        return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                         "attention: q and k must have 4 dimensions");
     call_t c = {.context = context, .stream = stream, .scale = (float)call->scale};
     make_shape(call, &c.shape);
     vnpu_status_t status = check_sizes(context, call, &c.shape);

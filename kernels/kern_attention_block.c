@@ -13,18 +13,22 @@ typedef struct sizes {
 
 static sizes_t sizes_of(const kern_attention_shape_t *s, uint64_t group, uint64_t queries) {
     uint64_t keys = (uint64_t)s->keys, depth = (uint64_t)s->depth;
-    sizes_t size = {.q = group * queries * depth, .k = group * keys * depth, .out = group * queries * depth};
+    sizes_t size = {
+        .q = group * queries * depth, .k = group * keys * depth, .out = group * queries * depth};
     if (s->has_mask)
-        size.mask = (s->mask[ATT_H] ? group : 1) * (s->mask[ATT_S] ? queries : 1) * (s->mask[ATT_D] ? keys : 1);
+        size.mask = (s->mask[ATT_H] ? group : 1) * (s->mask[ATT_S] ? queries : 1) *
+                    (s->mask[ATT_D] ? keys : 1);
     if (s->has_lse) size.lse = group * queries;
     return size;
 }
 
 static uint64_t sram_need(const kern_attention_shape_t *s, const kern_attention_block_t *plan) {
-    uint64_t queries = plan->nest.axis[AXIS_Q].tile, keys = (uint64_t)s->keys, bytes = vnpu_dtype_bytes(s->dtype);
+    uint64_t queries = plan->nest.axis[AXIS_Q].tile, keys = (uint64_t)s->keys,
+             bytes = vnpu_dtype_bytes(s->dtype);
     sizes_t size = sizes_of(s, plan->group, queries);
     uint64_t unit = kern_align(size.q * bytes) + 2 * kern_align(size.k * bytes) +
-                    kern_align(size.out * vnpu_dtype_bytes(s->out_dtype)) + kern_align(size.lse * 4) +
+                    kern_align(size.out * vnpu_dtype_bytes(s->out_dtype)) +
+                    kern_align(size.lse * 4) +
                     kern_align(size.mask * vnpu_dtype_bytes(s->mask_dtype));
     uint64_t lane = kern_align(queries * keys * bytes) + 2 * kern_align(queries * 4);
     uint64_t need = plan->nest.buffers * unit + plan->lanes * lane;
@@ -46,21 +50,25 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_attention_shap
     uint64_t slowest = matrix > vector ? matrix : vector;
     uint64_t bytes = vnpu_dtype_bytes(s->dtype);
     sizes_t size = sizes_of(s, plan->group, m);
-    int64_t head_run = s->q[ATT_H] == s->depth ? plan->group : 1; /* heads that follow each other in memory */
+    int64_t head_run =
+        s->q[ATT_H] == s->depth ? plan->group : 1; /* heads that follow each other in memory */
     uint64_t run = (uint64_t)head_run * d * bytes;
-    uint64_t load = kern_cost_dma(machine, size.q * bytes, run) + 2 * kern_cost_dma(machine, size.k * bytes, run);
+    uint64_t load = kern_cost_dma(machine, size.q * bytes, run) +
+                    2 * kern_cost_dma(machine, size.k * bytes, run);
     uint64_t unit = plan->group * slowest;
-    uint64_t waits = first + second + vector / plan->lanes; /* the last lane's tail, the next one's start */
+    uint64_t waits =
+        first + second + vector / plan->lanes; /* the last lane's tail, the next one's start */
     if (plan->lanes == 1) waits += plan->group * (matrix < vector ? matrix : vector);
     unit += waits;
-    uint64_t dram = kern_cost_dram(machine, (2 * size.q + 2 * size.k + size.mask) * bytes * plan->nest.grid[0] * plan->nest.grid[1]);
+    uint64_t dram = kern_cost_dram(machine, (2 * size.q + 2 * size.k + size.mask) * bytes *
+                                                plan->nest.grid[0] * plan->nest.grid[1]);
     if (load > unit) unit = load;
     if (dram > unit) unit = dram;
     return plan->nest.trips * unit + load;
 }
 
-static bool try_plan(const vnpu_machine_t *machine, const kern_attention_shape_t *s, uint32_t group, int64_t queries,
-                     kern_attention_block_t *plan) {
+static bool try_plan(const vnpu_machine_t *machine, const kern_attention_shape_t *s, uint32_t group,
+                     int64_t queries, kern_attention_block_t *plan) {
     *plan = (kern_attention_block_t){.group = group};
     plan->nest.ndims = 3;
     plan->nest.axis[AXIS_B] = kern_axis_make(s->batch, 1);
@@ -72,8 +80,10 @@ static bool try_plan(const vnpu_machine_t *machine, const kern_attention_shape_t
     uint64_t m = plan->nest.axis[AXIS_Q].tile;
     for (; plan->lanes > 0; plan->lanes--) {
         if (group % plan->lanes != 0) continue;
-        uint64_t acc = kern_align(m * (uint64_t)s->keys * 4) + kern_align(m * (uint64_t)s->depth * 4);
-        if (plan->lanes * acc <= machine->acc_bytes && sram_need(s, plan) <= machine->sram_bytes) break;
+        uint64_t acc =
+            kern_align(m * (uint64_t)s->keys * 4) + kern_align(m * (uint64_t)s->depth * 4);
+        if (plan->lanes * acc <= machine->acc_bytes && sram_need(s, plan) <= machine->sram_bytes)
+            break;
     }
     if (plan->lanes == 0) return false;
     plan->cycles = cost_of(machine, s, plan);
@@ -85,7 +95,9 @@ bool kern_attention_block_plan(const vnpu_machine_t *machine, const kern_attenti
     if (s->keys > 8192 || s->depth > 8192) return false;
     int64_t repeat = s->heads / s->kv_heads;
     /* Fewer rows than this would leave the array loading weights: then keys are streamed. */
-    int64_t least = s->queries < (int64_t)machine->matrix_rows / 2 ? s->queries : (int64_t)machine->matrix_rows / 2;
+    int64_t least = s->queries < (int64_t)machine->matrix_rows / 2
+                        ? s->queries
+                        : (int64_t)machine->matrix_rows / 2;
     bool is_found = false;
     for (int64_t group = repeat; group <= s->heads && group <= 64; group += repeat) {
         if (s->heads % group != 0) continue;
@@ -112,25 +124,33 @@ typedef struct coder {
     sizes_t size;
     kern_axis_t unit[2]; /* batch and head group as one element each: for their clips */
     kern_axis_t keys, depth;
-    uint8_t head_level; /* loop over the group's lanes, or VNPU_NO_LOOP */
-    uint32_t q, k, v, mask, out, lse;                        /* SRAM, per unit */
-    uint32_t weights[ATTENTION_LANES], maximum[ATTENTION_LANES], sum[ATTENTION_LANES], work, outside;
+    uint8_t head_level;               /* loop over the group's lanes, or VNPU_NO_LOOP */
+    uint32_t q, k, v, mask, out, lse; /* SRAM, per unit */
+    uint32_t weights[ATTENTION_LANES], maximum[ATTENTION_LANES], sum[ATTENTION_LANES], work,
+        outside;
     uint32_t scores[ATTENTION_LANES], product[ATTENTION_LANES]; /* accumulator */
     kern_ring_t scores_ring, weights_ring, product_ring, out_ring;
     uint16_t in_free, qk_full, v_full, mask_full;
     uint32_t stores;
 } coder_t;
 
-static const kern_axis_t *query_axis(const coder_t *c) { return &c->plan->nest.axis[AXIS_Q]; }
+static const kern_axis_t *query_axis(const coder_t *c) {
+    return &c->plan->nest.axis[AXIS_Q];
+}
 
-/* A pattern over [unit][q][columns] (columns NULL: over [q]); head_elems: where the buffer holds every head of the unit. */
-static vnpu_ap_t lane_ap(const coder_t *c, vnpu_space_t space, vnpu_dtype_t dtype, int64_t base, int64_t row,
-                         const kern_axis_t *columns, int64_t column, int64_t head_elems, uint32_t lane) {
-    kern_term_t term[4] = {{&c->unit[0], 0, false}, {&c->unit[1], 0, false}, {query_axis(c), row, true}};
+/* A pattern over [unit][q][columns] (columns NULL: over [q]); head_elems: where the buffer holds
+ * every head of the unit. */
+static vnpu_ap_t lane_ap(const coder_t *c, vnpu_space_t space, vnpu_dtype_t dtype, int64_t base,
+                         int64_t row, const kern_axis_t *columns, int64_t column,
+                         int64_t head_elems, uint32_t lane) {
+    kern_term_t term[4] = {
+        {&c->unit[0], 0, false}, {&c->unit[1], 0, false}, {query_axis(c), row, true}};
     uint32_t count = 3;
     if (columns) term[count++] = (kern_term_t){columns, column, true};
-    vnpu_ap_t ap = kern_ap_terms(space, dtype, base + lane * head_elems * vnpu_dtype_bytes(dtype), term, count, false);
-    if (c->head_level != VNPU_NO_LOOP) ap.loop_inc[c->head_level] = (int32_t)(head_elems * c->plan->lanes);
+    vnpu_ap_t ap = kern_ap_terms(space, dtype, base + lane * head_elems * vnpu_dtype_bytes(dtype),
+                                 term, count, false);
+    if (c->head_level != VNPU_NO_LOOP)
+        ap.loop_inc[c->head_level] = (int32_t)(head_elems * c->plan->lanes);
     return ap;
 }
 
@@ -140,11 +160,14 @@ static uint64_t pitch(uint64_t elems, vnpu_dtype_t dtype) {
 }
 
 static uint16_t unit_buffer(const coder_t *c, vnpu_ap_t ap, uint64_t elems) {
-    kern_ap_rotate(&ap, c->plan->nest.inner, c->plan->nest.buffers, pitch(elems, (vnpu_dtype_t)ap.dtype));
+    kern_ap_rotate(&ap, c->plan->nest.inner, c->plan->nest.buffers,
+                   pitch(elems, (vnpu_dtype_t)ap.dtype));
     return kern_ap(c->b, &ap);
 }
 
-static uint16_t put(const coder_t *c, vnpu_ap_t ap) { return kern_ap(c->b, &ap); }
+static uint16_t put(const coder_t *c, vnpu_ap_t ap) {
+    return kern_ap(c->b, &ap);
+}
 
 static kern_attention_lane_t make_lane(const coder_t *c, uint32_t g) {
     const kern_attention_shape_t *s = c->s;
@@ -152,23 +175,31 @@ static kern_attention_lane_t make_lane(const coder_t *c, uint32_t g) {
     kern_attention_lane_t lane;
     memset(&lane, 0xff, sizeof lane);
     lane.scores = put(c, lane_ap(c, VNPU_SPACE_ACC, VNPU_F32, c->scores[g], s->keys, n, 1, 0, g));
-    lane.weights = put(c, lane_ap(c, VNPU_SPACE_SRAM, s->dtype, c->weights[g], s->keys, n, 1, 0, g));
-    lane.work = s->dtype == VNPU_F32 ? lane.weights
-                                     : put(c, lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->work, s->keys, n, 1, 0, g));
+    lane.weights =
+        put(c, lane_ap(c, VNPU_SPACE_SRAM, s->dtype, c->weights[g], s->keys, n, 1, 0, g));
+    lane.work = s->dtype == VNPU_F32
+                    ? lane.weights
+                    : put(c, lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->work, s->keys, n, 1, 0, g));
     if (s->has_mask) {
         int64_t column = s->mask[ATT_D] ? 1 : 0, row = s->mask[ATT_S] ? (column ? s->keys : 1) : 0;
         int64_t per_head = (int64_t)(c->size.mask / (s->mask[ATT_H] ? c->plan->group : 1));
-        lane.mask = unit_buffer(c, lane_ap(c, VNPU_SPACE_SRAM, s->mask_dtype, c->mask, row, n, column,
-                                           s->mask[ATT_H] ? per_head : 0, g), c->size.mask);
+        lane.mask = unit_buffer(c,
+                                lane_ap(c, VNPU_SPACE_SRAM, s->mask_dtype, c->mask, row, n, column,
+                                        s->mask[ATT_H] ? per_head : 0, g),
+                                c->size.mask);
     }
-    if (s->is_causal) lane.outside = put(c, lane_ap(c, VNPU_SPACE_SRAM, VNPU_BOOL, c->outside, s->keys, n, 1, 0, g));
+    if (s->is_causal)
+        lane.outside =
+            put(c, lane_ap(c, VNPU_SPACE_SRAM, VNPU_BOOL, c->outside, s->keys, n, 1, 0, g));
     lane.maximum = put(c, lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->maximum[g], 1, NULL, 0, 0, g));
     lane.sum = put(c, lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->sum[g], 1, NULL, 0, 0, g));
     lane.maximum_b = put(c, lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->maximum[g], 1, n, 0, 0, g));
     lane.sum_b = put(c, lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->sum[g], 1, &c->depth, 0, 0, g));
     for (uint32_t a = ATT_ARG_SCALE; a < ATT_ARG_COUNT; a++) {
-        lane.constant[a] = put(c, lane_ap(c, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)a, 0, n, 0, 0, 0));
-        lane.row_constant[a] = put(c, lane_ap(c, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)a, 0, NULL, 0, 0, 0));
+        lane.constant[a] =
+            put(c, lane_ap(c, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)a, 0, n, 0, 0, 0));
+        lane.row_constant[a] =
+            put(c, lane_ap(c, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)a, 0, NULL, 0, 0, 0));
     }
     return lane;
 }
@@ -190,20 +221,24 @@ static void emit_softmax(const coder_t *c, uint32_t g) {
         kern_wait(insn, c->scores_ring.full, 1);
         kern_signal(insn, c->scores_ring.free, 1);
         (void)kern_attention_maximum(c->b, lane.maximum, lane.work);
-        (void)kern_attention_binary(c->b, VNPU_B_MAX, lane.maximum, lane.maximum, lane.row_constant[ATT_ARG_LOWEST]);
+        (void)kern_attention_binary(c->b, VNPU_B_MAX, lane.maximum, lane.maximum,
+                                    lane.row_constant[ATT_ARG_LOWEST]);
         (void)kern_attention_binary(c->b, VNPU_B_SUB, lane.work, lane.work, lane.maximum_b);
     }
     insn = kern_attention_unary(c->b, VNPU_U_EXP, lane.weights, lane.work);
     insn->src[3] = lane.sum;
     kern_signal(insn, c->weights_ring.full, 1);
     if (!s->is_direct)
-        (void)kern_attention_binary(c->b, VNPU_B_MAX, lane.sum, lane.sum, lane.row_constant[ATT_ARG_TINY]);
+        (void)kern_attention_binary(c->b, VNPU_B_MAX, lane.sum, lane.sum,
+                                    lane.row_constant[ATT_ARG_TINY]);
     if (s->has_lse) {
-        vnpu_ap_t rows = lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->lse, 1, NULL, 0, query_axis(c)->tile, g);
+        vnpu_ap_t rows =
+            lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->lse, 1, NULL, 0, query_axis(c)->tile, g);
         uint16_t lse = unit_buffer(c, rows, c->size.lse);
         (void)kern_attention_unary(c->b, VNPU_U_LOG, lse, lane.sum);
         if (s->is_direct) {
-            insn = kern_attention_binary(c->b, VNPU_B_MUL, lse, lane.maximum, lane.row_constant[ATT_ARG_SCALE]);
+            insn = kern_attention_binary(c->b, VNPU_B_MUL, lse, lane.maximum,
+                                         lane.row_constant[ATT_ARG_SCALE]);
             insn->func2 = VNPU_B_ADD;
             insn->src[2] = lse;
         } else {
@@ -214,11 +249,14 @@ static void emit_softmax(const coder_t *c, uint32_t g) {
 }
 
 /* The unit's weights (keys or values) of one head: two dimensions. */
-static uint16_t weight_ap(const coder_t *c, uint32_t base, const kern_axis_t *rows, const kern_axis_t *columns, uint32_t g) {
+static uint16_t weight_ap(const coder_t *c, uint32_t base, const kern_axis_t *rows,
+                          const kern_axis_t *columns, uint32_t g) {
     kern_term_t term[2] = {{rows, columns->size, true}, {columns, 1, true}};
     int64_t head = c->s->keys * c->s->depth;
-    vnpu_ap_t ap = kern_ap_terms(VNPU_SPACE_SRAM, c->s->dtype, base + g * head * vnpu_dtype_bytes(c->s->dtype), term, 2, false);
-    if (c->head_level != VNPU_NO_LOOP) ap.loop_inc[c->head_level] = (int32_t)(head * c->plan->lanes);
+    vnpu_ap_t ap = kern_ap_terms(VNPU_SPACE_SRAM, c->s->dtype,
+                                 base + g * head * vnpu_dtype_bytes(c->s->dtype), term, 2, false);
+    if (c->head_level != VNPU_NO_LOOP)
+        ap.loop_inc[c->head_level] = (int32_t)(head * c->plan->lanes);
     return unit_buffer(c, ap, c->size.k);
 }
 
@@ -227,9 +265,12 @@ static void emit_products(const coder_t *c) {
     int64_t head = (int64_t)query_axis(c)->tile * s->depth;
     for (uint32_t g = 0; g < c->plan->lanes; g++) {
         vnpu_insn_t *insn = kern_emit(c->b, KERN_MATRIX, VNPU_OP_MM);
-        insn->src[0] = unit_buffer(c, lane_ap(c, VNPU_SPACE_SRAM, s->dtype, c->q, s->depth, &c->depth, 1, head, g), c->size.q);
+        insn->src[0] = unit_buffer(
+            c, lane_ap(c, VNPU_SPACE_SRAM, s->dtype, c->q, s->depth, &c->depth, 1, head, g),
+            c->size.q);
         insn->src[1] = weight_ap(c, c->k, &c->depth, &c->keys, g);
-        insn->dst = put(c, lane_ap(c, VNPU_SPACE_ACC, VNPU_F32, c->scores[g], s->keys, &c->keys, 1, 0, g));
+        insn->dst =
+            put(c, lane_ap(c, VNPU_SPACE_ACC, VNPU_F32, c->scores[g], s->keys, &c->keys, 1, 0, g));
         kern_wait(insn, c->scores_ring.free, 1);
         kern_signal(insn, c->scores_ring.full, 1);
     }
@@ -238,9 +279,11 @@ static void emit_products(const coder_t *c) {
     wait->first_only = c->head_level == VNPU_NO_LOOP ? 0 : (uint8_t)(1u << c->head_level);
     for (uint32_t g = 0; g < c->plan->lanes; g++) {
         vnpu_insn_t *insn = kern_emit(c->b, KERN_MATRIX, VNPU_OP_MM);
-        insn->src[0] = put(c, lane_ap(c, VNPU_SPACE_SRAM, s->dtype, c->weights[g], s->keys, &c->keys, 1, 0, g));
+        insn->src[0] = put(
+            c, lane_ap(c, VNPU_SPACE_SRAM, s->dtype, c->weights[g], s->keys, &c->keys, 1, 0, g));
         insn->src[1] = weight_ap(c, c->v, &c->keys, &c->depth, g);
-        insn->dst = put(c, lane_ap(c, VNPU_SPACE_ACC, VNPU_F32, c->product[g], s->depth, &c->depth, 1, 0, g));
+        insn->dst = put(
+            c, lane_ap(c, VNPU_SPACE_ACC, VNPU_F32, c->product[g], s->depth, &c->depth, 1, 0, g));
         kern_wait(insn, c->weights_ring.full, 1);
         kern_wait(insn, c->product_ring.free, 1);
         kern_signal(insn, c->weights_ring.free, 1);
@@ -251,9 +294,12 @@ static void emit_products(const coder_t *c) {
 static void emit_result(const coder_t *c, uint32_t g) {
     const kern_attention_shape_t *s = c->s;
     int64_t head = (int64_t)query_axis(c)->tile * s->depth;
-    uint16_t product = put(c, lane_ap(c, VNPU_SPACE_ACC, VNPU_F32, c->product[g], s->depth, &c->depth, 1, 0, g));
+    uint16_t product =
+        put(c, lane_ap(c, VNPU_SPACE_ACC, VNPU_F32, c->product[g], s->depth, &c->depth, 1, 0, g));
     uint16_t sum = put(c, lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->sum[g], 1, &c->depth, 0, 0, g));
-    uint16_t out = unit_buffer(c, lane_ap(c, VNPU_SPACE_SRAM, s->out_dtype, c->out, s->depth, &c->depth, 1, head, g), c->size.out);
+    uint16_t out = unit_buffer(
+        c, lane_ap(c, VNPU_SPACE_SRAM, s->out_dtype, c->out, s->depth, &c->depth, 1, head, g),
+        c->size.out);
     vnpu_insn_t *insn = kern_attention_binary(c->b, VNPU_B_MUL, out, product, sum);
     kern_wait(insn, c->product_ring.full, 1);
     kern_signal(insn, c->product_ring.free, 1);
@@ -261,32 +307,44 @@ static void emit_result(const coder_t *c, uint32_t g) {
 
 /* 1 where a key comes after its query: iota counts key - query. */
 static void emit_diagonal(const coder_t *c) {
-    kern_term_t term[4] = {{&c->unit[0], 0, false}, {&c->unit[1], 0, false}, {query_axis(c), -1, true}, {&c->keys, 1, true}};
+    kern_term_t term[4] = {{&c->unit[0], 0, false},
+                           {&c->unit[1], 0, false},
+                           {query_axis(c), -1, true},
+                           {&c->keys, 1, true}};
     vnpu_ap_t distance = kern_ap_terms(VNPU_SPACE_IOTA, VNPU_I64, 0, term, 4, true);
-    vnpu_ap_t zero = lane_ap(c, VNPU_SPACE_ARG, VNPU_I64, 8 * (int64_t)ATT_ARG_ZERO, 0, &c->keys, 0, 0, 0);
-    vnpu_ap_t outside = lane_ap(c, VNPU_SPACE_SRAM, VNPU_BOOL, c->outside, c->s->keys, &c->keys, 1, 0, 0);
-    vnpu_insn_t *insn = kern_attention_binary(c->b, VNPU_B_GT, put(c, outside), put(c, distance), put(c, zero));
+    vnpu_ap_t zero =
+        lane_ap(c, VNPU_SPACE_ARG, VNPU_I64, 8 * (int64_t)ATT_ARG_ZERO, 0, &c->keys, 0, 0, 0);
+    vnpu_ap_t outside =
+        lane_ap(c, VNPU_SPACE_SRAM, VNPU_BOOL, c->outside, c->s->keys, &c->keys, 1, 0, 0);
+    vnpu_insn_t *insn =
+        kern_attention_binary(c->b, VNPU_B_GT, put(c, outside), put(c, distance), put(c, zero));
     insn->flags |= VNPU_F_INTEGER;
 }
 
 /* ---- moves ---- */
 
-static kern_attention_move_t unit_move(const coder_t *c, kern_queue_t queue, uint8_t arg, vnpu_dtype_t dtype,
-                                       uint32_t sram, uint64_t elems) {
-    return (kern_attention_move_t){.queue = queue, .arg = arg, .dtype = dtype, .sram = sram,
-                                   .level = c->plan->nest.inner, .buffers = c->plan->nest.buffers,
+static kern_attention_move_t unit_move(const coder_t *c, kern_queue_t queue, uint8_t arg,
+                                       vnpu_dtype_t dtype, uint32_t sram, uint64_t elems) {
+    return (kern_attention_move_t){.queue = queue,
+                                   .arg = arg,
+                                   .dtype = dtype,
+                                   .sram = sram,
+                                   .level = c->plan->nest.inner,
+                                   .buffers = c->plan->nest.buffers,
                                    .pitch = pitch(elems, dtype)};
 }
 
-static void add_term(kern_attention_move_t *move, const kern_axis_t *axis, int64_t far, int64_t near) {
+static void add_term(kern_attention_move_t *move, const kern_axis_t *axis, int64_t far,
+                     int64_t near) {
     move->axis[move->count] = axis;
     move->far[move->count] = far;
     move->near[move->count++] = near;
 }
 
 /* q, out, logsumexp: [batch][heads of the group][queries][depth] */
-static vnpu_insn_t *move_rows(const coder_t *c, kern_queue_t queue, uint8_t arg, vnpu_dtype_t dtype, uint32_t sram,
-                              const int64_t stride[4], int64_t depth, uint64_t elems) {
+static vnpu_insn_t *move_rows(const coder_t *c, kern_queue_t queue, uint8_t arg, vnpu_dtype_t dtype,
+                              uint32_t sram, const int64_t stride[4], int64_t depth,
+                              uint64_t elems) {
     const kern_axis_t *axis = c->plan->nest.axis;
     kern_attention_move_t move = unit_move(c, queue, arg, dtype, sram, elems);
     add_term(&move, &axis[AXIS_B], stride[ATT_B], 0);
@@ -296,8 +354,10 @@ static vnpu_insn_t *move_rows(const coder_t *c, kern_queue_t queue, uint8_t arg,
     return kern_attention_emit_move(c->b, &move);
 }
 
-/* k (turned: [depth][keys]) or v; a head of keys serves `repeat` heads of queries and is loaded for each of them. */
-static vnpu_insn_t *load_keys(const coder_t *c, uint8_t arg, uint32_t sram, const int64_t stride[4], bool is_turned) {
+/* k (turned: [depth][keys]) or v; a head of keys serves `repeat` heads of queries and is loaded for
+ * each of them. */
+static vnpu_insn_t *load_keys(const coder_t *c, uint8_t arg, uint32_t sram, const int64_t stride[4],
+                              bool is_turned) {
     const kern_attention_shape_t *s = c->s;
     kern_axis_t heads = c->plan->nest.axis[AXIS_H];
     int64_t repeat = s->heads / s->kv_heads, head = s->keys * s->depth;
@@ -316,8 +376,10 @@ static vnpu_insn_t *load_keys(const coder_t *c, uint8_t arg, uint32_t sram, cons
 static vnpu_insn_t *load_mask(const coder_t *c) {
     const kern_attention_shape_t *s = c->s;
     const kern_axis_t *axis = c->plan->nest.axis;
-    int64_t row = s->mask[ATT_D] ? s->keys : 1, head = (s->mask[ATT_S] ? axis[AXIS_Q].tile : 1) * row;
-    kern_attention_move_t move = unit_move(c, KERN_LOAD, ATT_ARG_MASK, s->mask_dtype, c->mask, c->size.mask);
+    int64_t row = s->mask[ATT_D] ? s->keys : 1,
+            head = (s->mask[ATT_S] ? axis[AXIS_Q].tile : 1) * row;
+    kern_attention_move_t move =
+        unit_move(c, KERN_LOAD, ATT_ARG_MASK, s->mask_dtype, c->mask, c->size.mask);
     add_term(&move, &axis[AXIS_B], s->mask[ATT_B], 0);
     if (s->mask[ATT_H]) add_term(&move, &axis[AXIS_H], s->mask[ATT_H], head);
     if (s->mask[ATT_S]) add_term(&move, &axis[AXIS_Q], s->mask[ATT_S], row);
@@ -327,7 +389,8 @@ static vnpu_insn_t *load_mask(const coder_t *c) {
 
 static void emit_loads(const coder_t *c) {
     const kern_attention_shape_t *s = c->s;
-    vnpu_insn_t *insn = move_rows(c, KERN_LOAD, ATT_ARG_Q, s->dtype, c->q, s->q, s->depth, c->size.q);
+    vnpu_insn_t *insn =
+        move_rows(c, KERN_LOAD, ATT_ARG_Q, s->dtype, c->q, s->q, s->depth, c->size.q);
     kern_wait(insn, c->in_free, 1);
     kern_signal(insn, c->qk_full, 1);
     kern_signal(load_keys(c, ATT_ARG_K, c->k, s->k, true), c->qk_full, 1);
@@ -337,7 +400,8 @@ static void emit_loads(const coder_t *c) {
 
 static void emit_stores(const coder_t *c) {
     const kern_attention_shape_t *s = c->s;
-    vnpu_insn_t *insn = move_rows(c, KERN_STORE, ATT_ARG_OUT, s->out_dtype, c->out, s->out, s->depth, c->size.out);
+    vnpu_insn_t *insn =
+        move_rows(c, KERN_STORE, ATT_ARG_OUT, s->out_dtype, c->out, s->out, s->depth, c->size.out);
     kern_wait(insn, c->out_ring.full, 1);
     kern_signal(insn, c->out_ring.free, 1);
     if (!s->has_lse) return;
@@ -356,7 +420,9 @@ static void declare(coder_t *c) {
     c->k = kern_sram(c->b, buffers * kern_align(c->size.k * bytes));
     c->v = kern_sram(c->b, buffers * kern_align(c->size.k * bytes));
     c->out = kern_sram(c->b, buffers * kern_align(c->size.out * vnpu_dtype_bytes(s->out_dtype)));
-    if (s->has_mask) c->mask = kern_sram(c->b, buffers * kern_align(c->size.mask * vnpu_dtype_bytes(s->mask_dtype)));
+    if (s->has_mask)
+        c->mask =
+            kern_sram(c->b, buffers * kern_align(c->size.mask * vnpu_dtype_bytes(s->mask_dtype)));
     if (s->has_lse) c->lse = kern_sram(c->b, buffers * kern_align(c->size.lse * 4));
     if (s->dtype != VNPU_F32) c->work = kern_sram(c->b, tile * 4);
     if (s->is_causal) c->outside = kern_sram(c->b, tile);
@@ -378,8 +444,8 @@ static void declare(coder_t *c) {
     kern_sync_signal(c->b, KERN_VECTOR, c->in_free, (int32_t)buffers);
 }
 
-void kern_attention_block_generate(const kern_attention_shape_t *s, const kern_attention_block_t *plan,
-                                   kern_builder_t *builder) {
+void kern_attention_block_generate(const kern_attention_shape_t *s,
+                                   const kern_attention_block_t *plan, kern_builder_t *builder) {
     coder_t c = {.s = s, .plan = plan, .b = builder, .head_level = VNPU_NO_LOOP};
     c.size = sizes_of(s, plan->group, plan->nest.axis[AXIS_Q].tile);
     c.keys = kern_axis_make(s->keys, s->keys);
@@ -406,7 +472,8 @@ void kern_attention_block_generate(const kern_attention_shape_t *s, const kern_a
     for (uint32_t g = 0; g < plan->lanes; g++)
         emit_result(&c, g);
     if (bodies > 1) kern_end(builder);
-    /* Every product of the unit was waited for, so its operands are free once the vector unit is done with mask and results. */
+    /* Every product of the unit was waited for, so its operands are free once the vector unit is
+     * done with mask and results. */
     vnpu_insn_t *fence = kern_emit(builder, KERN_VECTOR, VNPU_OP_FENCE);
     kern_signal(fence, c.in_free, 1);
     kern_signal(fence, c.out_ring.full, 1);

@@ -5,16 +5,18 @@
 
 /*
  * Keys in blocks, with the running maximum m and sum l of each query:
- *   m' = max(m, max(s)), a = exp(m - m'), p = exp(s - m'), l = a l + sum(p), o = a o + p v; at the end o / l.
- * Grid axis 1 is the batch. A lane owns a contiguous part of the queries and walks it tile by tile.
+ *   m' = max(m, max(s)), a = exp(m - m'), p = exp(s - m'), l = a l + sum(p), o = a o + p v; at the
+ * end o / l. Grid axis 1 is the batch. A lane owns a contiguous part of the queries and walks it
+ * tile by tile.
  */
 
 /* ---- planning ---- */
 
 static uint64_t lane_bytes(const kern_attention_shape_t *s, uint64_t m, uint64_t n) {
     uint64_t d = (uint64_t)s->depth, bytes = vnpu_dtype_bytes(s->dtype);
-    uint64_t need = 2 * kern_align(m * d * bytes) + 2 * kern_align(m * d * vnpu_dtype_bytes(s->out_dtype)) +
-                    kern_align(m * d * 4) + kern_align(m * n * bytes) + 7 * kern_align(m * 4);
+    uint64_t need = 2 * kern_align(m * d * bytes) +
+                    2 * kern_align(m * d * vnpu_dtype_bytes(s->out_dtype)) + kern_align(m * d * 4) +
+                    kern_align(m * n * bytes) + 7 * kern_align(m * 4);
     if (s->has_mask) {
         uint64_t rows = s->mask[ATT_S] ? m : 1, columns = s->mask[ATT_D] ? n : 1;
         need += 2 * kern_align(rows * columns * vnpu_dtype_bytes(s->mask_dtype));
@@ -22,14 +24,17 @@ static uint64_t lane_bytes(const kern_attention_shape_t *s, uint64_t m, uint64_t
     return need;
 }
 
-static bool fits(const vnpu_machine_t *machine, const kern_attention_shape_t *s, uint64_t lanes, uint64_t m, uint64_t n) {
+static bool fits(const vnpu_machine_t *machine, const kern_attention_shape_t *s, uint64_t lanes,
+                 uint64_t m, uint64_t n) {
     uint64_t d = (uint64_t)s->depth, bytes = vnpu_dtype_bytes(s->dtype);
-    uint64_t need = lanes * lane_bytes(s, m, n) + 4 * kern_align(n * d * bytes) + kern_align(m * n * 4) + kern_align(m * n);
+    uint64_t need = lanes * lane_bytes(s, m, n) + 4 * kern_align(n * d * bytes) +
+                    kern_align(m * n * 4) + kern_align(m * n);
     uint64_t acc = lanes * (kern_align(m * n * 4) + kern_align(m * d * 4));
     return need <= machine->sram_bytes && acc <= machine->acc_bytes;
 }
 
-/* Keys per block, near `target`: an even number of blocks, none of them empty, so that two buffers come out even. */
+/* Keys per block, near `target`: an even number of blocks, none of them empty, so that two buffers
+ * come out even. */
 static int64_t key_block(int64_t keys, int64_t target, uint32_t *out_buffers) {
     *out_buffers = 1;
     if (keys <= target) return keys;
@@ -72,20 +77,25 @@ static void split(kern_attention_stream_t *plan, uint32_t workers) {
 static uint64_t cost_of(const vnpu_machine_t *machine, const kern_attention_shape_t *s,
                         const kern_attention_stream_t *plan) {
     uint64_t m = plan->query.tile, n = plan->key.tile, d = (uint64_t)s->depth;
-    uint64_t matrix = kern_cost_matrix(machine, s->dtype, m, d, n, m, d, n) + kern_cost_matrix(machine, s->dtype, m, n, d, m, n, d);
+    uint64_t matrix = kern_cost_matrix(machine, s->dtype, m, d, n, m, d, n) +
+                      kern_cost_matrix(machine, s->dtype, m, n, d, m, n, d);
     uint64_t vector = (s->is_direct ? 2 : 3) * kern_cost_vector(machine, m, n, KERN_CLASS_ALU) +
                       kern_cost_vector(machine, m, n, KERN_CLASS_TRANSCENDENTAL) +
-                      kern_cost_vector(machine, m, d, KERN_CLASS_MUL) + 6 * kern_cost_vector(machine, 1, m, KERN_CLASS_ALU);
-    uint64_t slowest = matrix > vector ? matrix : vector, fastest = matrix > vector ? vector : matrix;
+                      kern_cost_vector(machine, m, d, KERN_CLASS_MUL) +
+                      6 * kern_cost_vector(machine, 1, m, KERN_CLASS_ALU);
+    uint64_t slowest = matrix > vector ? matrix : vector,
+             fastest = matrix > vector ? vector : matrix;
     uint64_t body = plan->lanes * slowest + fastest;
-    uint64_t load = 2 * kern_cost_dma(machine, n * d * vnpu_dtype_bytes(s->dtype), d * vnpu_dtype_bytes(s->dtype));
+    uint64_t load = 2 * kern_cost_dma(machine, n * d * vnpu_dtype_bytes(s->dtype),
+                                      d * vnpu_dtype_bytes(s->dtype));
     if (load > body || plan->key_buffers == 1) body = plan->key_buffers == 1 ? body + load : load;
     uint64_t rounds = kern_ceil_div((uint64_t)plan->grid[0] * plan->grid[1], machine->workers);
-    return rounds * plan->kv_head.trips * plan->repeat.trips * plan->query.trips * (plan->key.trips * body + fastest);
+    return rounds * plan->kv_head.trips * plan->repeat.trips * plan->query.trips *
+           (plan->key.trips * body + fastest);
 }
 
-static bool try_plan(const vnpu_machine_t *machine, const kern_attention_shape_t *s, int64_t m, int64_t target,
-                     kern_attention_stream_t *plan) {
+static bool try_plan(const vnpu_machine_t *machine, const kern_attention_shape_t *s, int64_t m,
+                     int64_t target, kern_attention_stream_t *plan) {
     *plan = (kern_attention_stream_t){0};
     int64_t n = key_block(s->keys, target, &plan->key_buffers);
     if (m > s->queries) m = s->queries;
@@ -100,7 +110,8 @@ static bool try_plan(const vnpu_machine_t *machine, const kern_attention_shape_t
     plan->batch = kern_axis_make(s->batch, 1);
     plan->kv_head = kern_axis_make(s->kv_heads, 1);
     plan->repeat = kern_axis_make(repeat, 1);
-    plan->query = kern_axis_make(plan->lane_queries < s->queries ? plan->lane_queries : s->queries, m);
+    plan->query =
+        kern_axis_make(plan->lane_queries < s->queries ? plan->lane_queries : s->queries, m);
     plan->key = kern_axis_make(s->keys, n);
     split(plan, machine->workers);
     set_loops(plan);
@@ -129,9 +140,9 @@ bool kern_attention_stream_plan(const vnpu_machine_t *machine, const kern_attent
 /* ---- code ---- */
 
 typedef struct lane_buffers {
-    uint32_t q, out, mask, lse, weights, sums;                 /* q, out, mask, lse: rings */
-    uint32_t maximum, next, factor, total, sum;                /* [q] vectors */
-    uint32_t scores, product;                                  /* accumulator */
+    uint32_t q, out, mask, lse, weights, sums;  /* q, out, mask, lse: rings */
+    uint32_t maximum, next, factor, total, sum; /* [q] vectors */
+    uint32_t scores, product;                   /* accumulator */
 } lane_buffers_t;
 
 typedef struct coder {
@@ -154,9 +165,11 @@ static uint64_t pitch(uint64_t elems, vnpu_dtype_t dtype) {
 }
 
 /* [unit][q][columns], or [unit][q]. turn: elements of a unit's buffer (0: not a ring). */
-static uint16_t lane_ap(const coder_t *c, uint32_t g, vnpu_space_t space, vnpu_dtype_t dtype, int64_t base, int64_t row,
-                        const kern_axis_t *columns, int64_t column, uint64_t turn) {
-    kern_term_t term[4] = {{&c->plan->kv_head, 0, false}, {&c->plan->repeat, 0, false}, {&c->query[g], row, true}};
+static uint16_t lane_ap(const coder_t *c, uint32_t g, vnpu_space_t space, vnpu_dtype_t dtype,
+                        int64_t base, int64_t row, const kern_axis_t *columns, int64_t column,
+                        uint64_t turn) {
+    kern_term_t term[4] = {
+        {&c->plan->kv_head, 0, false}, {&c->plan->repeat, 0, false}, {&c->query[g], row, true}};
     uint32_t count = 3;
     if (columns) term[count++] = (kern_term_t){columns, column, true};
     vnpu_ap_t ap = kern_ap_terms(space, dtype, base, term, count, false);
@@ -174,12 +187,14 @@ static uint16_t row_constant(const coder_t *c, uint32_t g, uint32_t arg) {
 
 /* A tile that the key loop turns. */
 static uint16_t key_ring_ap(const coder_t *c, vnpu_ap_t ap, uint64_t elems) {
-    kern_ap_rotate(&ap, c->plan->key.level, c->plan->key_buffers, pitch(elems, (vnpu_dtype_t)ap.dtype));
+    kern_ap_rotate(&ap, c->plan->key.level, c->plan->key_buffers,
+                   pitch(elems, (vnpu_dtype_t)ap.dtype));
     return kern_ap(c->b, &ap);
 }
 
 static uint64_t mask_elems(const coder_t *c) {
-    uint64_t rows = c->s->mask[ATT_S] ? c->plan->query.tile : 1, columns = c->s->mask[ATT_D] ? c->plan->key.tile : 1;
+    uint64_t rows = c->s->mask[ATT_S] ? c->plan->query.tile : 1,
+             columns = c->s->mask[ATT_D] ? c->plan->key.tile : 1;
     return rows * columns;
 }
 
@@ -191,37 +206,56 @@ static kern_attention_lane_t make_lane(const coder_t *c, uint32_t g) {
     memset(&lane, 0xff, sizeof lane);
     lane.scores = lane_ap(c, g, VNPU_SPACE_ACC, VNPU_F32, at->scores, n->tile, n, 1, 0);
     lane.weights = lane_ap(c, g, VNPU_SPACE_SRAM, s->dtype, at->weights, n->tile, n, 1, 0);
-    lane.work = s->dtype == VNPU_F32 ? lane.weights : lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, c->work, n->tile, n, 1, 0);
+    lane.work = s->dtype == VNPU_F32
+                    ? lane.weights
+                    : lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, c->work, n->tile, n, 1, 0);
     lane.maximum = row_ap(c, g, at->maximum);
     lane.sum = row_ap(c, g, at->sum);
     lane.maximum_b = lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->next, 1, n, 0, 0);
     lane.sum_b = lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->factor, 1, &c->depth, 0, 0);
-    if (s->is_causal) lane.outside = lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_BOOL, c->outside, n->tile, n, 1, 0);
+    if (s->is_causal)
+        lane.outside = lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_BOOL, c->outside, n->tile, n, 1, 0);
     if (s->has_mask) {
         int64_t column = s->mask[ATT_D] ? 1 : 0, row = s->mask[ATT_S] ? (column ? n->tile : 1) : 0;
-        kern_term_t term[4] = {{&c->plan->kv_head, 0, false}, {&c->plan->repeat, 0, false}, {&c->query[g], row, true}, {n, column, true}};
-        lane.mask = key_ring_ap(c, kern_ap_terms(VNPU_SPACE_SRAM, s->mask_dtype, at->mask, term, 4, false), mask_elems(c));
+        kern_term_t term[4] = {{&c->plan->kv_head, 0, false},
+                               {&c->plan->repeat, 0, false},
+                               {&c->query[g], row, true},
+                               {n, column, true}};
+        lane.mask =
+            key_ring_ap(c, kern_ap_terms(VNPU_SPACE_SRAM, s->mask_dtype, at->mask, term, 4, false),
+                        mask_elems(c));
     }
-    lane.constant[ATT_ARG_SCALE] = lane_ap(c, g, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)ATT_ARG_SCALE, 0, n, 0, 0);
-    lane.constant[ATT_ARG_NEG_INF] = lane_ap(c, g, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)ATT_ARG_NEG_INF, 0, n, 0, 0);
+    lane.constant[ATT_ARG_SCALE] =
+        lane_ap(c, g, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)ATT_ARG_SCALE, 0, n, 0, 0);
+    lane.constant[ATT_ARG_NEG_INF] =
+        lane_ap(c, g, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)ATT_ARG_NEG_INF, 0, n, 0, 0);
     return lane;
 }
 
 /* 1 where a key comes after its query. */
 static void emit_diagonal(const coder_t *c, uint32_t g, uint16_t outside) {
     const kern_axis_t *n = &c->plan->key;
-    kern_term_t term[4] = {{&c->plan->kv_head, 0, false}, {&c->plan->repeat, 0, false}, {&c->query[g], -1, true}, {n, 1, true}};
-    vnpu_ap_t distance = kern_ap_terms(VNPU_SPACE_IOTA, VNPU_I64, -(int64_t)g * c->plan->lane_queries, term, 4, true);
+    kern_term_t term[4] = {{&c->plan->kv_head, 0, false},
+                           {&c->plan->repeat, 0, false},
+                           {&c->query[g], -1, true},
+                           {n, 1, true}};
+    vnpu_ap_t distance = kern_ap_terms(VNPU_SPACE_IOTA, VNPU_I64,
+                                       -(int64_t)g * c->plan->lane_queries, term, 4, true);
     uint16_t zero = lane_ap(c, g, VNPU_SPACE_ARG, VNPU_I64, 8 * (int64_t)ATT_ARG_ZERO, 0, n, 0, 0);
-    kern_attention_binary(c->b, VNPU_B_GT, outside, kern_ap(c->b, &distance), zero)->flags |= VNPU_F_INTEGER;
+    kern_attention_binary(c->b, VNPU_B_GT, outside, kern_ap(c->b, &distance), zero)->flags |=
+        VNPU_F_INTEGER;
 }
 
 static void emit_start(const coder_t *c, uint32_t g) {
     const lane_buffers_t *at = &c->lane[g];
-    uint16_t sums = lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->sums, c->s->depth, &c->depth, 1, 0);
-    uint16_t zero = lane_ap(c, g, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)ATT_ARG_ZERO, 0, &c->depth, 0, 0);
-    (void)kern_attention_unary(c->b, VNPU_U_COPY, row_ap(c, g, at->maximum), row_constant(c, g, ATT_ARG_LOWEST));
-    (void)kern_attention_unary(c->b, VNPU_U_COPY, row_ap(c, g, at->total), row_constant(c, g, ATT_ARG_ZERO));
+    uint16_t sums =
+        lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->sums, c->s->depth, &c->depth, 1, 0);
+    uint16_t zero =
+        lane_ap(c, g, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)ATT_ARG_ZERO, 0, &c->depth, 0, 0);
+    (void)kern_attention_unary(c->b, VNPU_U_COPY, row_ap(c, g, at->maximum),
+                               row_constant(c, g, ATT_ARG_LOWEST));
+    (void)kern_attention_unary(c->b, VNPU_U_COPY, row_ap(c, g, at->total),
+                               row_constant(c, g, ATT_ARG_ZERO));
     (void)kern_attention_unary(c->b, VNPU_U_COPY, sums, zero);
 }
 
@@ -229,16 +263,18 @@ static void emit_start(const coder_t *c, uint32_t g) {
 static void emit_softmax(const coder_t *c, uint32_t g) {
     const lane_buffers_t *at = &c->lane[g];
     kern_attention_lane_t lane = make_lane(c, g);
-    uint16_t maximum = lane.maximum, next = row_ap(c, g, at->next), factor = row_ap(c, g, at->factor),
-             total = row_ap(c, g, at->total);
+    uint16_t maximum = lane.maximum, next = row_ap(c, g, at->next),
+             factor = row_ap(c, g, at->factor), total = row_ap(c, g, at->total);
     vnpu_insn_t *insn;
     kern_sync_wait(c->b, KERN_VECTOR, c->weights_ring.free, 1);
     if (c->s->is_direct) {
         kern_wait(kern_attention_maximum(c->b, next, lane.scores), c->scores_ring.full, 1);
-        insn = kern_attention_binary(c->b, VNPU_B_MUL, next, next, row_constant(c, g, ATT_ARG_SCALE));
+        insn =
+            kern_attention_binary(c->b, VNPU_B_MUL, next, next, row_constant(c, g, ATT_ARG_SCALE));
         insn->func2 = VNPU_B_MAX;
         insn->src[2] = maximum;
-        insn = kern_attention_binary(c->b, VNPU_B_MUL, lane.work, lane.scores, lane.constant[ATT_ARG_SCALE]);
+        insn = kern_attention_binary(c->b, VNPU_B_MUL, lane.work, lane.scores,
+                                     lane.constant[ATT_ARG_SCALE]);
         insn->func2 = VNPU_B_SUB;
         insn->src[2] = lane.maximum_b;
         kern_signal(insn, c->scores_ring.free, 1);
@@ -264,11 +300,13 @@ static void emit_softmax(const coder_t *c, uint32_t g) {
 
 static void emit_accumulate(const coder_t *c, uint32_t g) {
     const lane_buffers_t *at = &c->lane[g];
-    uint16_t sums = lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->sums, c->s->depth, &c->depth, 1, 0);
+    uint16_t sums =
+        lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->sums, c->s->depth, &c->depth, 1, 0);
     uint16_t factor = lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->factor, 1, &c->depth, 0, 0);
     vnpu_insn_t *insn = kern_attention_binary(c->b, VNPU_B_MUL, sums, sums, factor);
     insn->func2 = VNPU_B_ADD;
-    insn->src[2] = lane_ap(c, g, VNPU_SPACE_ACC, VNPU_F32, at->product, c->s->depth, &c->depth, 1, 0);
+    insn->src[2] =
+        lane_ap(c, g, VNPU_SPACE_ACC, VNPU_F32, at->product, c->s->depth, &c->depth, 1, 0);
     kern_wait(insn, c->product_ring.full, 1);
     kern_signal(insn, c->product_ring.free, 1);
     /* With the last lane, every product of this block is done: its keys and values may go. */
@@ -288,12 +326,15 @@ static void emit_finish(const coder_t *c, uint32_t g) {
         (void)kern_attention_binary(c->b, VNPU_B_ADD, lse, lse, maximum);
     }
     (void)kern_attention_unary(c->b, VNPU_U_RECIP, total, total);
-    (void)kern_attention_binary(c->b, VNPU_B_MUL,
-                                lane_ap(c, g, VNPU_SPACE_SRAM, s->out_dtype, at->out, s->depth, &c->depth, 1, tile * (uint64_t)s->depth),
-                                lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->sums, s->depth, &c->depth, 1, 0), total_b);
+    (void)kern_attention_binary(
+        c->b, VNPU_B_MUL,
+        lane_ap(c, g, VNPU_SPACE_SRAM, s->out_dtype, at->out, s->depth, &c->depth, 1,
+                tile * (uint64_t)s->depth),
+        lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->sums, s->depth, &c->depth, 1, 0), total_b);
 }
 
-static uint16_t weight_ap(const coder_t *c, uint32_t base, const kern_axis_t *rows, const kern_axis_t *columns) {
+static uint16_t weight_ap(const coder_t *c, uint32_t base, const kern_axis_t *rows,
+                          const kern_axis_t *columns) {
     kern_term_t term[2] = {{rows, columns->tile, true}, {columns, 1, true}};
     return key_ring_ap(c, kern_ap_terms(VNPU_SPACE_SRAM, c->s->dtype, base, term, 2, false),
                        (uint64_t)rows->tile * columns->tile);
@@ -305,8 +346,8 @@ static void emit_products(const coder_t *c) {
     kern_sync_wait(c->b, KERN_MATRIX, c->k_full, 1);
     for (uint32_t g = 0; g < c->plan->lanes; g++) {
         vnpu_insn_t *insn = kern_emit(c->b, KERN_MATRIX, VNPU_OP_MM);
-        insn->src[0] = lane_ap(c, g, VNPU_SPACE_SRAM, s->dtype, c->lane[g].q, s->depth, &c->depth, 1,
-                               (uint64_t)c->plan->query.tile * (uint64_t)s->depth);
+        insn->src[0] = lane_ap(c, g, VNPU_SPACE_SRAM, s->dtype, c->lane[g].q, s->depth, &c->depth,
+                               1, (uint64_t)c->plan->query.tile * (uint64_t)s->depth);
         insn->src[1] = weight_ap(c, c->k, &c->depth, n);
         insn->dst = lane_ap(c, g, VNPU_SPACE_ACC, VNPU_F32, c->lane[g].scores, n->tile, n, 1, 0);
         kern_wait(insn, c->scores_ring.free, 1);
@@ -315,9 +356,11 @@ static void emit_products(const coder_t *c) {
     kern_sync_wait(c->b, KERN_MATRIX, c->v_full, 1);
     for (uint32_t g = 0; g < c->plan->lanes; g++) {
         vnpu_insn_t *insn = kern_emit(c->b, KERN_MATRIX, VNPU_OP_MM);
-        insn->src[0] = lane_ap(c, g, VNPU_SPACE_SRAM, s->dtype, c->lane[g].weights, n->tile, n, 1, 0);
+        insn->src[0] =
+            lane_ap(c, g, VNPU_SPACE_SRAM, s->dtype, c->lane[g].weights, n->tile, n, 1, 0);
         insn->src[1] = weight_ap(c, c->v, n, &c->depth);
-        insn->dst = lane_ap(c, g, VNPU_SPACE_ACC, VNPU_F32, c->lane[g].product, s->depth, &c->depth, 1, 0);
+        insn->dst =
+            lane_ap(c, g, VNPU_SPACE_ACC, VNPU_F32, c->lane[g].product, s->depth, &c->depth, 1, 0);
         kern_wait(insn, c->weights_ring.full, 1);
         kern_wait(insn, c->product_ring.free, 1);
         kern_signal(insn, c->weights_ring.free, 1);
@@ -327,21 +370,28 @@ static void emit_products(const coder_t *c) {
 
 /* ---- moves ---- */
 
-static void add_term(kern_attention_move_t *move, const kern_axis_t *axis, int64_t far, int64_t near) {
+static void add_term(kern_attention_move_t *move, const kern_axis_t *axis, int64_t far,
+                     int64_t near) {
     move->axis[move->count] = axis;
     move->far[move->count] = far;
     move->near[move->count++] = near;
 }
 
-/* q, out, logsumexp of a lane. The batch and heads are one element each: heads of queries are kv_head * repeat + r. */
-static vnpu_insn_t *move_rows(const coder_t *c, uint32_t g, kern_queue_t queue, uint8_t arg, vnpu_dtype_t dtype,
-                              uint32_t sram, const int64_t stride[4]) {
+/* q, out, logsumexp of a lane. The batch and heads are one element each: heads of queries are
+ * kv_head * repeat + r. */
+static vnpu_insn_t *move_rows(const coder_t *c, uint32_t g, kern_queue_t queue, uint8_t arg,
+                              vnpu_dtype_t dtype, uint32_t sram, const int64_t stride[4]) {
     const kern_attention_shape_t *s = c->s;
     int64_t depth = arg == ATT_ARG_LSE ? 1 : s->depth;
-    kern_attention_move_t move = {.queue = queue, .arg = arg, .dtype = dtype, .sram = sram,
-                                  .far_base = (int64_t)g * c->plan->lane_queries * stride[ATT_S],
-                                  .level = c->unit_level, .buffers = c->unit_buffers,
-                                  .pitch = pitch((uint64_t)c->plan->query.tile * (uint64_t)depth, dtype)};
+    kern_attention_move_t move = {
+        .queue = queue,
+        .arg = arg,
+        .dtype = dtype,
+        .sram = sram,
+        .far_base = (int64_t)g * c->plan->lane_queries * stride[ATT_S],
+        .level = c->unit_level,
+        .buffers = c->unit_buffers,
+        .pitch = pitch((uint64_t)c->plan->query.tile * (uint64_t)depth, dtype)};
     add_term(&move, &c->plan->batch, stride[ATT_B], 0);
     add_term(&move, &c->plan->kv_head, stride[ATT_H] * (s->heads / s->kv_heads), 0);
     add_term(&move, &c->plan->repeat, stride[ATT_H], 0);
@@ -350,11 +400,17 @@ static vnpu_insn_t *move_rows(const coder_t *c, uint32_t g, kern_queue_t queue, 
     return kern_attention_emit_move(c->b, &move);
 }
 
-static vnpu_insn_t *load_keys(const coder_t *c, uint8_t arg, uint32_t sram, const int64_t stride[4], bool is_turned) {
+static vnpu_insn_t *load_keys(const coder_t *c, uint8_t arg, uint32_t sram, const int64_t stride[4],
+                              bool is_turned) {
     const kern_axis_t *n = &c->plan->key;
-    kern_attention_move_t move = {.queue = KERN_LOAD, .arg = arg, .dtype = c->s->dtype, .sram = sram,
-                                  .level = n->level, .buffers = c->plan->key_buffers,
-                                  .pitch = pitch((uint64_t)n->tile * (uint64_t)c->s->depth, c->s->dtype)};
+    kern_attention_move_t move = {
+        .queue = KERN_LOAD,
+        .arg = arg,
+        .dtype = c->s->dtype,
+        .sram = sram,
+        .level = n->level,
+        .buffers = c->plan->key_buffers,
+        .pitch = pitch((uint64_t)n->tile * (uint64_t)c->s->depth, c->s->dtype)};
     add_term(&move, &c->plan->batch, stride[ATT_B], 0);
     add_term(&move, &c->plan->kv_head, stride[ATT_H], 0);
     add_term(&move, n, stride[ATT_S], is_turned ? 1 : c->s->depth);
@@ -365,9 +421,13 @@ static vnpu_insn_t *load_keys(const coder_t *c, uint8_t arg, uint32_t sram, cons
 static vnpu_insn_t *load_mask(const coder_t *c, uint32_t g) {
     const kern_attention_shape_t *s = c->s;
     const kern_axis_t *n = &c->plan->key;
-    kern_attention_move_t move = {.queue = KERN_LOAD, .arg = ATT_ARG_MASK, .dtype = s->mask_dtype, .sram = c->lane[g].mask,
+    kern_attention_move_t move = {.queue = KERN_LOAD,
+                                  .arg = ATT_ARG_MASK,
+                                  .dtype = s->mask_dtype,
+                                  .sram = c->lane[g].mask,
                                   .far_base = (int64_t)g * c->plan->lane_queries * s->mask[ATT_S],
-                                  .level = n->level, .buffers = c->plan->key_buffers,
+                                  .level = n->level,
+                                  .buffers = c->plan->key_buffers,
                                   .pitch = pitch(mask_elems(c), s->mask_dtype)};
     add_term(&move, &c->plan->batch, s->mask[ATT_B], 0);
     add_term(&move, &c->plan->kv_head, s->mask[ATT_H] * (s->heads / s->kv_heads), 0);
@@ -388,7 +448,8 @@ static void emit_key_loads(const coder_t *c) {
 
 static void emit_stores(const coder_t *c) {
     for (uint32_t g = 0; g < c->plan->lanes; g++) {
-        vnpu_insn_t *insn = move_rows(c, g, KERN_STORE, ATT_ARG_OUT, c->s->out_dtype, c->lane[g].out, c->s->out);
+        vnpu_insn_t *insn =
+            move_rows(c, g, KERN_STORE, ATT_ARG_OUT, c->s->out_dtype, c->lane[g].out, c->s->out);
         if (g == 0) kern_wait(insn, c->out_ring.full, 1);
         kern_signal(insn, c->out_ring.free, 1);
         if (!c->s->has_lse) continue;
@@ -416,7 +477,8 @@ static void declare_lane(coder_t *c, uint32_t g) {
         *vector[i] = kern_sram(c->b, m * 4);
     at->lse = kern_sram(c->b, buffers * kern_align(m * 4));
     if (s->has_mask)
-        at->mask = kern_sram(c->b, c->plan->key_buffers * kern_align(mask_elems(c) * vnpu_dtype_bytes(s->mask_dtype)));
+        at->mask = kern_sram(c->b, c->plan->key_buffers *
+                                       kern_align(mask_elems(c) * vnpu_dtype_bytes(s->mask_dtype)));
     at->scores = kern_acc(c->b, m * n * 4);
     at->product = kern_acc(c->b, m * d * 4);
 }
@@ -424,7 +486,8 @@ static void declare_lane(coder_t *c, uint32_t g) {
 static void declare(coder_t *c) {
     const kern_attention_shape_t *s = c->s;
     const kern_attention_stream_t *plan = c->plan;
-    uint64_t m = plan->query.tile, n = plan->key.tile, d = (uint64_t)s->depth, bytes = vnpu_dtype_bytes(s->dtype);
+    uint64_t m = plan->query.tile, n = plan->key.tile, d = (uint64_t)s->depth,
+             bytes = vnpu_dtype_bytes(s->dtype);
     const kern_axis_t *unit[3] = {&plan->kv_head, &plan->repeat, &plan->query};
     c->unit_level = VNPU_NO_LOOP;
     for (uint32_t i = 0; i < 3; i++) {
@@ -468,8 +531,8 @@ static void emit_block(const coder_t *c) {
         emit_accumulate(c, g);
 }
 
-void kern_attention_stream_generate(const kern_attention_shape_t *s, const kern_attention_stream_t *plan,
-                                    kern_builder_t *builder) {
+void kern_attention_stream_generate(const kern_attention_shape_t *s,
+                                    const kern_attention_stream_t *plan, kern_builder_t *builder) {
     coder_t c = {.s = s, .plan = plan, .b = builder};
     c.depth = kern_axis_make(s->depth, s->depth);
     declare(&c);

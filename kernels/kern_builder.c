@@ -54,7 +54,9 @@ uint16_t kern_sem(kern_builder_t *builder) {
     return (uint16_t)builder->num_sems++;
 }
 
-uint64_t kern_align(uint64_t bytes) { return (bytes + SRAM_ALIGN - 1) / SRAM_ALIGN * SRAM_ALIGN; }
+uint64_t kern_align(uint64_t bytes) {
+    return (bytes + SRAM_ALIGN - 1) / SRAM_ALIGN * SRAM_ALIGN;
+}
 
 uint32_t kern_sram(kern_builder_t *builder, uint64_t bytes) {
     uint64_t at = builder->sram_bytes;
@@ -210,8 +212,7 @@ void kern_loop(kern_builder_t *builder, uint32_t trips) {
 
 void kern_end(kern_builder_t *builder) {
     for (uint32_t q = 0; q < KERN_QUEUE_COUNT; q++) {
-        if (kern_physical(builder, (kern_queue_t)q) == q)
-            kern_queue_end(builder, (kern_queue_t)q);
+        if (kern_physical(builder, (kern_queue_t)q) == q) kern_queue_end(builder, (kern_queue_t)q);
     }
 }
 
@@ -309,8 +310,7 @@ void *kern_builder_image(kern_builder_t *builder, size_t *out_bytes) {
         insn_at += stream->count * sizeof(vnpu_insn_t);
         first += stream->count;
     }
-    if (builder->num_aps > 0)
-        memcpy(insn_at, builder->ap, builder->num_aps * sizeof(vnpu_ap_t));
+    if (builder->num_aps > 0) memcpy(insn_at, builder->ap, builder->num_aps * sizeof(vnpu_ap_t));
     memcpy(image, &header, sizeof header);
     header.crc32 = crc32_of(image, bytes);
     memcpy(image, &header, sizeof header);

@@ -1,17 +1,20 @@
 /*
- * Program builder: writes the instruction streams of one program and packs them into an image (device/vnpu_isa.h).
+ * Program builder: writes the instruction streams of one program and packs them into an image
+ * (device/vnpu_isa.h).
  *
- * A family emits its loop nest once: kern_loop opens the loop on every queue, kern_end closes it; queues on which a loop
- * stays empty lose it when the image is made. Loads and stores are two roles: on a chip with one DMA queue both go to
- * it, so a family emits the store of a tile after its loads and cannot deadlock.
+ * A family emits its loop nest once: kern_loop opens the loop on every queue, kern_end closes it;
+ * queues on which a loop stays empty lose it when the image is made. Loads and stores are two
+ * roles: on a chip with one DMA queue both go to it, so a family emits the store of a tile after
+ * its loads and cannot deadlock.
  *
- * Rings. A ring is a set of buffers between a producer queue and a consumer queue with two counting semaphores: `full`
- * (the producer signals, the consumer waits) and `free` (the reverse). kern_ring gives the consumer's initial credits.
- * Buffers are chosen by rotation over a loop counter, so the trip count of that loop must be a multiple of the number of
- * buffers when an outer loop repeats it (kern_nest.h pads).
+ * Rings. A ring is a set of buffers between a producer queue and a consumer queue with two counting
+ * semaphores: `full` (the producer signals, the consumer waits) and `free` (the reverse). kern_ring
+ * gives the consumer's initial credits. Buffers are chosen by rotation over a loop counter, so the
+ * trip count of that loop must be a multiple of the number of buffers when an outer loop repeats it
+ * (kern_nest.h pads).
  *
- * Misuse (too many semaphores, SRAM beyond the machine, an unclosed loop) is a bug of the library: it aborts with the
- * program's name. Not thread-safe; a builder belongs to one call.
+ * Misuse (too many semaphores, SRAM beyond the machine, an unclosed loop) is a bug of the library:
+ * it aborts with the program's name. Not thread-safe; a builder belongs to one call.
  */
 #ifndef KERN_BUILDER_H
 #define KERN_BUILDER_H
@@ -69,8 +72,9 @@ void kern_ap_rotate(vnpu_ap_t *ap, uint8_t level, uint32_t count, uint64_t elems
 /* Index of the pattern in the table; equal patterns share an entry. */
 uint16_t kern_ap(kern_builder_t *builder, const vnpu_ap_t *ap);
 /*
- * Merges dimensions that continue each other in every one of the patterns (same sizes, outer not clipped inside); the shape
- * that the vector unit sees then has as few and as long rows as possible. keep: innermost dimensions left alone.
+ * Merges dimensions that continue each other in every one of the patterns (same sizes, outer not
+ * clipped inside); the shape that the vector unit sees then has as few and as long rows as
+ * possible. keep: innermost dimensions left alone.
  */
 void kern_ap_merge(vnpu_ap_t **ap, uint32_t count, uint32_t keep);
 
@@ -79,7 +83,8 @@ void kern_end(kern_builder_t *builder);
 void kern_queue_loop(kern_builder_t *builder, kern_queue_t queue, uint32_t trips); /* on one */
 void kern_queue_end(kern_builder_t *builder, kern_queue_t queue);
 
-/* A new instruction without operands; the pointer is good until the next one is emitted on the queue. Never NULL. */
+/* A new instruction without operands; the pointer is good until the next one is emitted on the
+ * queue. Never NULL. */
 vnpu_insn_t *kern_emit(kern_builder_t *builder, kern_queue_t queue, vnpu_op_t op);
 void kern_wait(vnpu_insn_t *insn, uint16_t sem, uint32_t value); /* VNPU_NO_SEM: nothing */
 void kern_signal(vnpu_insn_t *insn, uint16_t sem, int32_t delta);

@@ -5,7 +5,7 @@
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion" /* the macros of uthash mix signs */
-#define HASH_NONFATAL_OOM 1
+#define HASH_NONFATAL_OOM         1
 #define uthash_nonfatal_oom(item) (*(is_full) = 1)
 #include <uthash.h>
 
@@ -48,7 +48,9 @@ void kern_key_add(kern_key_t *key, const void *data, size_t bytes) {
     key->bytes += (uint32_t)bytes;
 }
 
-void kern_key_add_u64(kern_key_t *key, uint64_t value) { kern_key_add(key, &value, sizeof value); }
+void kern_key_add_u64(kern_key_t *key, uint64_t value) {
+    kern_key_add(key, &value, sizeof value);
+}
 
 const kern_entry_t *kern_cache_find(const kern_cache_t *cache, const kern_key_t *key) {
     struct kern_cache_item *item = find(cache->items, key);

@@ -1,6 +1,6 @@
 /*
- * Cache of built programs: key bytes (family, shapes, strides, dtypes) -> module and grid. The modules stay loaded until the
- * context goes.
+ * Cache of built programs: key bytes (family, shapes, strides, dtypes) -> module and grid. The
+ * modules stay loaded until the context goes.
  */
 #ifndef KERN_CACHE_H
 #define KERN_CACHE_H
@@ -17,7 +17,8 @@ typedef struct kern_key {
     uint8_t data[KERN_KEY_BYTES];
 } kern_key_t;
 
-/* family: its name. Values are added without padding bytes: integers and arrays of integers only. */
+/* family: its name. Values are added without padding bytes: integers and arrays of integers only.
+ */
 void kern_key_init(kern_key_t *key, const char *family);
 void kern_key_add(kern_key_t *key, const void *data, size_t bytes);
 void kern_key_add_u64(kern_key_t *key, uint64_t value);

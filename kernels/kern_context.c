@@ -29,9 +29,15 @@ void kern_context_destroy(kern_context_t *context) {
     free(context);
 }
 
-const vnpu_machine_t *kern_machine(const kern_context_t *context) { return &context->machine; }
-const char *kern_error_detail(const kern_context_t *context) { return context->detail; }
-void kern_set_tag(kern_context_t *context, uint32_t tag) { context->tag = tag; }
+const vnpu_machine_t *kern_machine(const kern_context_t *context) {
+    return &context->machine;
+}
+const char *kern_error_detail(const kern_context_t *context) {
+    return context->detail;
+}
+void kern_set_tag(kern_context_t *context, uint32_t tag) {
+    context->tag = tag;
+}
 
 void kern_stats(const kern_context_t *context, uint64_t *out_programs, uint64_t *out_launches) {
     *out_programs = context->programs;

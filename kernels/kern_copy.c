@@ -42,7 +42,8 @@ static bool try_plan(const copy_t *copy, uint64_t elems, kern_nest_t *nest) {
     }
     *nest = (kern_nest_t){.ndims = iter->ndims};
     kern_nest_tile(nest, iter->size, order, limit, elems, 16);
-    if (!kern_nest_plan(nest, copy->context->machine.workers, (1u << iter->ndims) - 1u)) return false;
+    if (!kern_nest_plan(nest, copy->context->machine.workers, (1u << iter->ndims) - 1u))
+        return false;
     uint64_t bytes = kern_nest_tile_elems(nest) * vnpu_dtype_bytes(copy->dtype[OUT]);
     return nest->buffers * kern_align(bytes) <= copy->context->machine.sram_bytes;
 }
@@ -53,8 +54,10 @@ static uint64_t cost_of(const copy_t *copy, const kern_nest_t *nest) {
     uint64_t elems = kern_nest_tile_elems(nest);
     uint64_t in = elems * vnpu_dtype_bytes(copy->dtype[IN]);
     uint64_t out = elems * vnpu_dtype_bytes(copy->dtype[OUT]);
-    uint64_t run_in = (uint64_t)nest->axis[contiguous_dim(iter)].tile * vnpu_dtype_bytes(copy->dtype[IN]);
-    uint64_t run_out = (uint64_t)nest->axis[iter->ndims - 1].tile * vnpu_dtype_bytes(copy->dtype[OUT]);
+    uint64_t run_in =
+        (uint64_t)nest->axis[contiguous_dim(iter)].tile * vnpu_dtype_bytes(copy->dtype[IN]);
+    uint64_t run_out =
+        (uint64_t)nest->axis[iter->ndims - 1].tile * vnpu_dtype_bytes(copy->dtype[OUT]);
     kern_stream_cost_t cost = {.tiles = nest->trips,
                                .instances = (uint64_t)nest->grid[0] * nest->grid[1],
                                .load_cycles = kern_cost_dma(machine, in, run_in),
@@ -85,7 +88,8 @@ static bool choose(const copy_t *copy, kern_nest_t *nest) {
     return is_found;
 }
 
-/* One side of the copy: dimensions by descending stride in DRAM; the tile is dense in out's order. */
+/* One side of the copy: dimensions by descending stride in DRAM; the tile is dense in out's order.
+ */
 static vnpu_insn_t *emit_move(const copy_t *copy, const kern_nest_t *nest, kern_builder_t *builder,
                               uint32_t side, uint8_t arg, uint32_t sram_at) {
     const int64_t *stride = copy->iter.stride[side];
@@ -178,7 +182,8 @@ static vnpu_status_t run(const copy_t *whole) {
     return VNPU_OK;
 }
 
-/* What the DMA cannot do well: truth values (anything but 0 is true) and broadcasts (each element is read once). */
+/* What the DMA cannot do well: truth values (anything but 0 is true) and broadcasts (each element
+ * is read once). */
 static bool needs_vector(const kern_tensor_t *out, const kern_tensor_t *in) {
     if (out->dtype == VNPU_BOOL && in->dtype != VNPU_BOOL) return true;
     for (uint32_t d = 0; d < in->ndims; d++) {
@@ -189,15 +194,16 @@ static bool needs_vector(const kern_tensor_t *out, const kern_tensor_t *in) {
 
 static vnpu_status_t copy_by_vector(kern_context_t *context, vnpu_stream_t stream,
                                     const kern_tensor_t *out, const kern_tensor_t *in) {
-    kern_pointwise_t call = {
-        .name = "copy",
-        .out = *out,
-        .num_inputs = 1,
-        .input = {*in},
-        .is_integer = !kern_dtype_is_float(in->dtype) && !kern_dtype_is_float(out->dtype),
-        .num_nodes = 1,
-        .node = {{KERN_NODE_UNARY, out->dtype == VNPU_BOOL ? VNPU_U_NE0 : VNPU_U_COPY,
-                  {KERN_INPUT(0), 0, 0}}}};
+    kern_pointwise_t call = {.name = "copy",
+                             .out = *out,
+                             .num_inputs = 1,
+                             .input = {*in},
+                             .is_integer = !kern_dtype_is_float(in->dtype) &&
+                                           !kern_dtype_is_float(out->dtype),
+                             .num_nodes = 1,
+                             .node = {{KERN_NODE_UNARY,
+                                       out->dtype == VNPU_BOOL ? VNPU_U_NE0 : VNPU_U_COPY,
+                                       {KERN_INPUT(0), 0, 0}}}};
     return kern_pointwise(context, stream, &call);
 }
 
@@ -208,7 +214,8 @@ vnpu_status_t kern_copy(kern_context_t *context, vnpu_stream_t stream, const ker
     if (status != VNPU_OK) return status;
     if (!kern_same_sizes(out, in)) {
         char a[160], b[160];
-        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "copy: in is %s, out is %s: sizes must agree",
+        return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                         "copy: in is %s, out is %s: sizes must agree",
                          kern_describe(in, a, sizeof a), kern_describe(out, b, sizeof b));
     }
     if (kern_numel(out) == 0) return VNPU_OK;
@@ -230,7 +237,8 @@ vnpu_status_t kern_copy(kern_context_t *context, vnpu_stream_t stream, const ker
 /* ---- fill ---- */
 
 /* The element's bytes; false: this type needs the vector unit to convert. */
-static bool fill_pattern(vnpu_dtype_t dtype, double value_f, int64_t value_i, uint64_t *out_pattern) {
+static bool fill_pattern(vnpu_dtype_t dtype, double value_f, int64_t value_i,
+                         uint64_t *out_pattern) {
     uint64_t bits = kern_arg_f32(value_f);
     switch (dtype) {
     case VNPU_F32: *out_pattern = bits; return true;
@@ -267,8 +275,8 @@ vnpu_status_t kern_fill(kern_context_t *context, vnpu_stream_t stream, const ker
     uint64_t pattern;
     bool is_dense = iter.ndims == 1 && (iter.stride[0][0] == 1 || iter.size[0] == 1);
     if (is_dense && fill_pattern(out->dtype, value_f, value_i, &pattern)) {
-        status = vnpu_memset(out->address, pattern, vnpu_dtype_bytes(out->dtype), (size_t)kern_numel(out),
-                             stream);
+        status = vnpu_memset(out->address, pattern, vnpu_dtype_bytes(out->dtype),
+                             (size_t)kern_numel(out), stream);
         return status == VNPU_OK ? status : kern_fail_driver(context, status, "fill");
     }
     kern_pointwise_t call = {.name = "fill",

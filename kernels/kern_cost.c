@@ -1,5 +1,19 @@
 #include "kernels/kern_cost.h"
 
+static uint64_t max64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+uint64_t kern_cost_vector(const vnpu_machine_t *machine, uint64_t outer, uint64_t inner,
+                          kern_class_t cls) {
+    uint64_t lanes = machine->vector_lanes;
+    uint64_t vectors = inner * 2 <= lanes ? kern_ceil_div(outer, lanes / inner) /* rows share */
+                                          : outer * kern_ceil_div(inner, lanes);
+    uint64_t num = machine->vector_passes_num[cls], den = machine->vector_passes_den[cls];
+    if (den == 0) den = 1;
+    return machine->vector_startup_cycles + kern_ceil_div(vectors * num, den);
+}
+
 kern_class_t kern_class_unary(uint8_t func) {
     switch ((vnpu_unary_t)func) {
     case VNPU_U_COPY: return KERN_CLASS_CAST;
@@ -37,24 +51,14 @@ kern_class_t kern_class_binary(uint8_t func) {
     }
 }
 
-static uint64_t max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-uint64_t kern_cost_vector(const vnpu_machine_t *machine, uint64_t outer, uint64_t inner,
-                          kern_class_t cls) {
-    uint64_t lanes = machine->vector_lanes;
-    uint64_t vectors = inner * 2 <= lanes ? kern_ceil_div(outer, lanes / inner) /* rows share */
-                                          : outer * kern_ceil_div(inner, lanes);
-    uint64_t num = machine->vector_passes_num[cls], den = machine->vector_passes_den[cls];
-    if (den == 0) den = 1;
-    return machine->vector_startup_cycles + kern_ceil_div(vectors * num, den);
-}
-
 uint64_t kern_cost_dma(const vnpu_machine_t *machine, uint64_t bytes, uint64_t run_bytes) {
     if (bytes == 0) return 0;
     uint64_t width = machine->dma_bytes_per_cycle;
     uint64_t runs = kern_ceil_div(bytes, run_bytes);
     uint64_t run = machine->dma_run_cycles + kern_ceil_div(run_bytes, width);
-    return machine->dma_descriptor_cycles + runs * run;
+    uint64_t issue = machine->dma_descriptor_cycles + runs * run;
+    /* One transfer may drain while the next is issued: a short one waits for its own data. */
+    return max64(issue, (issue + kern_cost_loaded_latency(machine)) / 2);
 }
 
 uint64_t kern_cost_dram(const vnpu_machine_t *machine, uint64_t bytes) {
@@ -67,10 +71,15 @@ uint64_t kern_cost_latency(const vnpu_machine_t *machine) {
     return machine->dram_latency_ps / (ps ? ps : 1);
 }
 
+uint64_t kern_cost_loaded_latency(const vnpu_machine_t *machine) {
+    return max64(kern_cost_latency(machine),
+                 kern_cost_dram(machine, machine->dma_outstanding_bytes * machine->workers));
+}
+
 uint64_t kern_cost_stream(const vnpu_machine_t *machine, const kern_stream_cost_t *stream) {
     uint64_t dram = kern_cost_dram(machine, stream->dram_bytes * stream->instances);
-    uint64_t slowest = max64(max64(stream->load_cycles, stream->store_cycles),
-                             max64(stream->vector_cycles, dram));
+    uint64_t slowest =
+        max64(max64(stream->load_cycles, stream->store_cycles), max64(stream->vector_cycles, dram));
     uint64_t fill = stream->load_cycles + stream->vector_cycles + stream->store_cycles +
                     kern_cost_latency(machine);
     return stream->tiles * slowest + fill;

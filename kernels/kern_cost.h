@@ -1,6 +1,6 @@
 /*
- * Closed forms of time, in core cycles, from the machine description. They rank tilings; they are not the simulator. Pure
- * functions, integers only: the same choice on every host.
+ * Closed forms of time, in core cycles, from the machine description. They rank tilings; they are
+ * not the simulator. Pure functions, integers only: the same choice on every host.
  */
 #ifndef KERN_COST_H
 #define KERN_COST_H
@@ -10,7 +10,9 @@
 #include "device/vnpu_isa.h"
 #include "driver/vnpu.h"
 
-static inline uint64_t kern_ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+static inline uint64_t kern_ceil_div(uint64_t a, uint64_t b) {
+    return (a + b - 1) / b;
+}
 
 typedef enum kern_class {
     KERN_CLASS_ALU = 1, /* indices of vnpu_machine_t.vector_passes_* */
@@ -33,11 +35,14 @@ uint64_t kern_cost_dma(const vnpu_machine_t *machine, uint64_t bytes, uint64_t r
 uint64_t kern_cost_dram(const vnpu_machine_t *machine, uint64_t bytes);
 /* Latency of a first byte. */
 uint64_t kern_cost_latency(const vnpu_machine_t *machine);
+/* The same with every core's outstanding requests queued in front of the DRAM (Little). */
+uint64_t kern_cost_loaded_latency(const vnpu_machine_t *machine);
 
-/* A streamed loop: per tile some loads, vector work, a store; double-buffered; `instances` side by side. */
+/* A streamed loop: per tile some loads, vector work, a store; double-buffered; `instances` side by
+ * side. */
 typedef struct kern_stream_cost {
-    uint64_t tiles;     /* of one instance */
-    uint64_t instances; /* that share the DRAM */
+    uint64_t tiles;                                    /* of one instance */
+    uint64_t instances;                                /* that share the DRAM */
     uint64_t load_cycles, vector_cycles, store_cycles; /* per tile */
     uint64_t dram_bytes;                               /* per tile */
 } kern_stream_cost_t;

@@ -5,8 +5,9 @@
 typedef struct compiler {
     const kern_pointwise_t *call;
     kern_expr_t *expr;
-    uint32_t uses[KERN_MAX_NODES];      /* how often a node's value is read */
-    int32_t fused_into[KERN_MAX_NODES]; /* the node whose instruction computes this one first, or -1 */
+    uint32_t uses[KERN_MAX_NODES]; /* how often a node's value is read */
+    int32_t
+        fused_into[KERN_MAX_NODES]; /* the node whose instruction computes this one first, or -1 */
     int32_t fused_from[KERN_MAX_NODES]; /* the reverse */
     kern_ref_t value[KERN_MAX_NODES];   /* temporary that holds a node's value */
     bool is_temp_busy[KERN_MAX_NODES + 1];
@@ -21,7 +22,9 @@ static uint32_t arity(const kern_node_t *node) {
     return 0;
 }
 
-static bool is_node(uint8_t operand) { return operand >= 0x80 && operand < KERN_INDEX; }
+static bool is_node(uint8_t operand) {
+    return operand >= 0x80 && operand < KERN_INDEX;
+}
 
 static const char *check_operand(const kern_pointwise_t *call, uint32_t node, uint8_t operand) {
     if (operand == KERN_INDEX) return NULL;
@@ -65,7 +68,8 @@ static void count_uses(compiler_t *compiler) {
     }
 }
 
-/* A binary node whose only reader is a binary node becomes the first half of the reader's instruction. */
+/* A binary node whose only reader is a binary node becomes the first half of the reader's
+ * instruction. */
 static void fuse(compiler_t *compiler) {
     const kern_pointwise_t *call = compiler->call;
     for (uint32_t n = 0; n < call->num_nodes; n++) {
@@ -97,7 +101,8 @@ static kern_ref_t ref_of(compiler_t *compiler, uint8_t operand) {
     return compiler->value[operand - 0x80];
 }
 
-/* Source operand i is read by the instruction being made: its temporary is free after the last reader. */
+/* Source operand i is read by the instruction being made: its temporary is free after the last
+ * reader. */
 static kern_ref_t read_operand(compiler_t *compiler, uint8_t operand) {
     kern_ref_t ref = ref_of(compiler, operand);
     if (is_node(operand) && --compiler->uses[operand - 0x80] == 0)

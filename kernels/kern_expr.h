@@ -1,6 +1,7 @@
 /*
- * Pointwise expressions as vector instructions: chains of two binary nodes become one instruction, intermediate values get
- * temporary tiles that are reused once they are dead. Pure: no machine, no addresses.
+ * Pointwise expressions as vector instructions: chains of two binary nodes become one instruction,
+ * intermediate values get temporary tiles that are reused once they are dead. Pure: no machine, no
+ * addresses.
  */
 #ifndef KERN_EXPR_H
 #define KERN_EXPR_H

@@ -5,8 +5,8 @@
 #include "kernels/kern_nest.h"
 
 /*
- * Rows of a table chosen by an index vector: the DMA's gather brings them into a tile, a copy takes them out. Loops: chunks of
- * the row, dimensions before the indexed one, then the index.
+ * Rows of a table chosen by an index vector: the DMA's gather brings them into a tile, a copy takes
+ * them out. Loops: chunks of the row, dimensions before the indexed one, then the index.
  */
 
 #define TILE_BYTES (256u << 10)
@@ -73,17 +73,21 @@ static void rotate(const plan_t *plan, vnpu_ap_t *ap, uint64_t elems, vnpu_dtype
 }
 
 /*
- * Terms of a row: the operand's strides along outer and inner dimensions, or the tile's own (operand < 0). Outer dimensions are
- * one element long; they are there for their increments, and for their clips when they are dealt unevenly.
+ * Terms of a row: the operand's strides along outer and inner dimensions, or the tile's own
+ * (operand < 0). Outer dimensions are one element long; they are there for their increments, and
+ * for their clips when they are dealt unevenly.
  */
-static uint32_t row_terms(const select_t *s, const plan_t *plan, int32_t operand, kern_term_t *term) {
+static uint32_t row_terms(const select_t *s, const plan_t *plan, int32_t operand,
+                          kern_term_t *term) {
     int64_t dense = 1;
     uint32_t outer = s->outer.ndims, inner = s->inner.ndims;
     for (uint32_t d = 0; d < outer; d++)
-        term[d] = (kern_term_t){&plan->nest.axis[inner + d], operand < 0 ? 0 : s->outer.stride[operand][d], false};
+        term[d] = (kern_term_t){&plan->nest.axis[inner + d],
+                                operand < 0 ? 0 : s->outer.stride[operand][d], false};
     for (uint32_t d = inner; d-- > 0;) {
         const kern_axis_t *axis = &plan->nest.axis[d];
-        term[outer + d] = (kern_term_t){axis, operand < 0 ? dense : s->inner.stride[operand][d], true};
+        term[outer + d] =
+            (kern_term_t){axis, operand < 0 ? dense : s->inner.stride[operand][d], true};
         dense *= axis->tile;
     }
     return outer + inner;
@@ -132,7 +136,8 @@ static void generate(const select_t *s, const plan_t *plan, kern_builder_t *buil
     uint8_t arg_out = kern_arg(builder, VNPU_ARG_OUT), arg_table = kern_arg(builder, VNPU_ARG_IN),
             arg_index = kern_arg(builder, VNPU_ARG_IN);
     const kern_axis_t *index = &plan->nest.axis[plan->index_axis];
-    uint64_t tile_bytes = kern_align((uint64_t)index->tile * plan->row_elems * vnpu_dtype_bytes(s->dtype));
+    uint64_t tile_bytes =
+        kern_align((uint64_t)index->tile * plan->row_elems * vnpu_dtype_bytes(s->dtype));
     uint64_t index_bytes = kern_align((uint64_t)index->tile * vnpu_dtype_bytes(s->index_dtype));
     uint32_t sram = kern_sram(builder, tile_bytes * plan->nest.buffers);
     uint32_t sram_index = kern_sram(builder, index_bytes * plan->nest.buffers);
@@ -166,9 +171,15 @@ static void generate(const select_t *s, const plan_t *plan, kern_builder_t *buil
 
 static void make_key(const select_t *s, kern_key_t *key) {
     kern_key_init(key, "index_select");
-    const uint64_t words[] = {(uint64_t)s->rows, (uint64_t)s->table_stride, (uint64_t)s->out_stride,
-                              (uint64_t)s->count, (uint64_t)s->index_stride, s->dtype, s->index_dtype,
-                              s->outer.ndims, s->inner.ndims};
+    const uint64_t words[] = {(uint64_t)s->rows,
+                              (uint64_t)s->table_stride,
+                              (uint64_t)s->out_stride,
+                              (uint64_t)s->count,
+                              (uint64_t)s->index_stride,
+                              s->dtype,
+                              s->index_dtype,
+                              s->outer.ndims,
+                              s->inner.ndims};
     kern_key_add(key, words, sizeof words);
     const kern_iter_t *iter[2] = {&s->outer, &s->inner};
     for (int i = 0; i < 2; i++) {
@@ -187,7 +198,8 @@ static vnpu_status_t launch(const select_t *s) {
     if (!entry) {
         plan_t plan;
         if (!make_plan(s, &plan))
-            return kern_fail(s->context, VNPU_ERROR_UNSUPPORTED, "index_select: no tile fits the SRAM");
+            return kern_fail(s->context, VNPU_ERROR_UNSUPPORTED,
+                             "index_select: no tile fits the SRAM");
         kern_builder_t builder;
         kern_builder_init(&builder, &s->context->machine, "index_select");
         generate(s, &plan, &builder);
@@ -224,10 +236,13 @@ static vnpu_status_t run(const select_t *s) {
     if (cut >= 0) return run_parts(s, true, (uint32_t)cut, part);
     cut = kern_iter_cut(&s->inner, MAX_INNER, &part);
     if (cut >= 0) return run_parts(s, false, (uint32_t)cut, part);
-    bool is_too_far = s->rows > UINT32_MAX || s->table_stride > INT32_MAX || s->index_stride > INT32_MAX;
-    int64_t reach = (s->count - 1) * (s->out_stride > s->index_stride ? s->out_stride : s->index_stride);
+    bool is_too_far =
+        s->rows > UINT32_MAX || s->table_stride > INT32_MAX || s->index_stride > INT32_MAX;
+    int64_t reach =
+        (s->count - 1) * (s->out_stride > s->index_stride ? s->out_stride : s->index_stride);
     if (is_too_far)
-        return kern_fail(s->context, VNPU_ERROR_UNSUPPORTED, "index_select: a table of %lld rows %lld elements apart",
+        return kern_fail(s->context, VNPU_ERROR_UNSUPPORTED,
+                         "index_select: a table of %lld rows %lld elements apart",
                          (long long)s->rows, (long long)s->table_stride);
     if (reach < KERN_MAX_SPAN) return launch(s);
     int64_t half = (s->count + 1) / 2;
@@ -242,8 +257,9 @@ static vnpu_status_t run(const select_t *s) {
     return VNPU_OK;
 }
 
-static vnpu_status_t check_call(kern_context_t *context, const kern_tensor_t *out, const kern_tensor_t *table,
-                                uint32_t dim, const kern_tensor_t *index) {
+static vnpu_status_t check_call(kern_context_t *context, const kern_tensor_t *out,
+                                const kern_tensor_t *table, uint32_t dim,
+                                const kern_tensor_t *index) {
     vnpu_status_t status = kern_check_tensor(context, "index_select", "out", out);
     if (status == VNPU_OK) status = kern_check_tensor(context, "index_select", "table", table);
     if (status == VNPU_OK) status = kern_check_tensor(context, "index_select", "index", index);
@@ -259,7 +275,8 @@ static vnpu_status_t check_call(kern_context_t *context, const kern_tensor_t *ou
                          kern_describe(table, a, sizeof a), dim, kern_describe(index, b, sizeof b),
                          kern_describe(out, c, sizeof c));
     if (index->dtype != VNPU_I32 && index->dtype != VNPU_I64)
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "index_select: index %s: i32 or i64 is needed",
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                         "index_select: index %s: i32 or i64 is needed",
                          kern_describe(index, b, sizeof b));
     if (kern_numel(out) > 0 && table->size[dim] == 0)
         return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "index_select: table %s has no rows",
@@ -267,8 +284,8 @@ static vnpu_status_t check_call(kern_context_t *context, const kern_tensor_t *ou
     return VNPU_OK;
 }
 
-static void split_dims(const kern_tensor_t *table, const kern_tensor_t *out, uint32_t from, uint32_t to,
-                       kern_iter_t *iter) {
+static void split_dims(const kern_tensor_t *table, const kern_tensor_t *out, uint32_t from,
+                       uint32_t to, kern_iter_t *iter) {
     *iter = (kern_iter_t){.num_operands = 2};
     for (uint32_t d = from; d < to; d++) {
         iter->size[iter->ndims] = table->size[d];
@@ -278,8 +295,9 @@ static void split_dims(const kern_tensor_t *table, const kern_tensor_t *out, uin
     kern_iter_collapse(iter, true);
 }
 
-vnpu_status_t kern_index_select(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
-                                const kern_tensor_t *table, uint32_t dim, const kern_tensor_t *index) {
+vnpu_status_t kern_index_select(kern_context_t *context, vnpu_stream_t stream,
+                                const kern_tensor_t *out, const kern_tensor_t *table, uint32_t dim,
+                                const kern_tensor_t *index) {
     vnpu_status_t status = check_call(context, out, table, dim, index);
     if (status != VNPU_OK || kern_numel(out) == 0) return status;
     select_t s = {.context = context,

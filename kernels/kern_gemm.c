@@ -9,10 +9,14 @@ typedef struct coder {
     kern_builder_t *builder;
     uint8_t arg_a, arg_b, arg_c, arg_out, arg_alpha, arg_beta;
     uint32_t sram_a, sram_b, sram_c, sram_out, sram_temp, acc;
-    kern_ring_t a, b, c, result, out; /* b, c: panel and bias, or full tiles of c */
+    kern_ring_t a, b, c, result,
+        out;           /* a: what streams; b, c: panel and bias, or full tiles of c */
+    kern_ring_t fixed; /* rows that stay */
 } coder_t;
 
-static const kern_axis_t *axis_of(const coder_t *c, uint32_t x) { return &c->plan->axis[x]; }
+static const kern_axis_t *axis_of(const coder_t *c, uint32_t x) {
+    return &c->plan->axis[x];
+}
 static uint8_t level_mask(const kern_axis_t *axis) {
     return axis->level == VNPU_NO_LOOP ? 0 : (uint8_t)(1u << axis->level);
 }
@@ -25,8 +29,9 @@ static vnpu_dtype_t acc_dtype(const kern_gemm_shape_t *shape) {
 
 /* ---- moves ---- */
 
-/* Copies between a matrix in DRAM (strides over b, rows, cols) and a tile with row stride `pitch`, walking DRAM's shorter stride
- * innermost. b_clip: the batch axis stays in the pattern when it is clipped. */
+/* Copies between a matrix in DRAM (strides over b, rows, cols) and a tile with row stride `pitch`,
+ * walking DRAM's shorter stride innermost. b_clip: the batch axis stays in the pattern when it is
+ * clipped. */
 typedef struct move {
     uint8_t arg;
     vnpu_dtype_t dtype;
@@ -48,7 +53,8 @@ static vnpu_insn_t *emit_move(const coder_t *c, kern_queue_t queue, const move_t
     for (uint32_t i = 0; i < 2; i++) {
         bool is_row = (i == 0) != is_turned;
         if (is_row && move->row_pitch == 0) continue;
-        far[count] = (kern_term_t){is_row ? move->rows : move->cols, move->stride[is_row ? 1 : 2], false};
+        far[count] =
+            (kern_term_t){is_row ? move->rows : move->cols, move->stride[is_row ? 1 : 2], false};
         near[count] = (kern_term_t){far[count].axis, is_row ? move->row_pitch : 1, false};
         count++;
     }
@@ -70,12 +76,35 @@ static uint64_t weight_elems(const coder_t *c) {
     return c->plan->is_panel ? elems * axis_of(c, GEMM_K)->trips : elems;
 }
 
+/* Elements of a row of the a buffer, and of a buffer. */
+static uint64_t a_pitch(const coder_t *c) {
+    const kern_axis_t *k = axis_of(c, GEMM_K);
+    return c->plan->is_a_fixed ? (uint64_t)k->tile * k->trips : k->tile;
+}
+static uint64_t a_elems(const coder_t *c) {
+    return axis_of(c, GEMM_M)->tile * a_pitch(c);
+}
+static uint8_t a_level(const coder_t *c) {
+    return c->plan->is_a_fixed ? axis_of(c, GEMM_B)->level : c->plan->a_level;
+}
+static uint32_t a_buffers(const coder_t *c) {
+    return c->plan->is_a_fixed ? c->plan->fixed_buffers : c->plan->a_buffers;
+}
+
 static vnpu_insn_t *load_a(const coder_t *c) {
-    const kern_axis_t *m = axis_of(c, GEMM_M), *k = axis_of(c, GEMM_K);
-    move_t move = {c->arg_a, c->shape->a_dtype, axis_of(c, GEMM_B), m, k,
+    const kern_axis_t *k = axis_of(c, GEMM_K);
+    kern_axis_t all = kern_axis_make(k->size, k->size);
+    move_t move = {c->arg_a,
+                   c->shape->a_dtype,
+                   axis_of(c, GEMM_B),
+                   axis_of(c, GEMM_M),
+                   c->plan->is_a_fixed ? &all : k,
                    {c->shape->a[0], c->shape->a[1], c->shape->a[2]},
-                   c->sram_a, k->tile, c->plan->a_level, c->plan->a_buffers,
-                   padded((uint64_t)m->tile * k->tile, c->shape->a_dtype)};
+                   c->sram_a,
+                   (int64_t)a_pitch(c),
+                   a_level(c),
+                   a_buffers(c),
+                   padded(a_elems(c), c->shape->a_dtype)};
     return emit_move(c, KERN_LOAD, &move);
 }
 
@@ -89,9 +118,15 @@ static void walk_panel(const coder_t *c, vnpu_ap_t *ap) {
 static vnpu_insn_t *load_b(const coder_t *c) {
     const kern_axis_t *n = axis_of(c, GEMM_N), *k = axis_of(c, GEMM_K);
     bool is_panel = c->plan->is_panel;
-    move_t move = {c->arg_b, c->shape->b_dtype, axis_of(c, GEMM_B), k, n,
+    move_t move = {c->arg_b,
+                   c->shape->b_dtype,
+                   axis_of(c, GEMM_B),
+                   k,
+                   n,
                    {c->shape->b[0], c->shape->b[1], c->shape->b[2]},
-                   c->sram_b, n->tile, is_panel ? c->plan->panel_level : c->plan->a_level,
+                   c->sram_b,
+                   n->tile,
+                   is_panel ? c->plan->panel_level : c->plan->a_level,
                    is_panel ? c->plan->panel_buffers : c->plan->a_buffers,
                    padded(weight_elems(c), c->shape->b_dtype)};
     vnpu_insn_t *insn = emit_move(c, KERN_LOAD, &move);
@@ -104,9 +139,14 @@ static vnpu_insn_t *load_b(const coder_t *c) {
 static vnpu_insn_t *load_c(const coder_t *c) {
     const kern_axis_t *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N);
     bool is_row = kern_gemm_has_row(c->shape);
-    move_t move = {c->arg_c, c->shape->c_dtype, axis_of(c, GEMM_B), m, n,
+    move_t move = {c->arg_c,
+                   c->shape->c_dtype,
+                   axis_of(c, GEMM_B),
+                   m,
+                   n,
                    {c->shape->c[0], c->shape->c[1], c->shape->c[2]},
-                   c->sram_c, is_row ? 0 : n->tile,
+                   c->sram_c,
+                   is_row ? 0 : n->tile,
                    is_row ? c->plan->panel_level : c->plan->tile_level,
                    is_row ? c->plan->panel_buffers : c->plan->tile_buffers,
                    padded(is_row ? n->tile : (uint64_t)m->tile * n->tile, c->shape->c_dtype)};
@@ -115,9 +155,16 @@ static vnpu_insn_t *load_c(const coder_t *c) {
 
 static vnpu_insn_t *store_out(const coder_t *c) {
     const kern_axis_t *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N);
-    move_t move = {c->arg_out, c->shape->out_dtype, axis_of(c, GEMM_B), m, n,
+    move_t move = {c->arg_out,
+                   c->shape->out_dtype,
+                   axis_of(c, GEMM_B),
+                   m,
+                   n,
                    {c->shape->out[0], c->shape->out[1], c->shape->out[2]},
-                   c->sram_out, n->tile, c->plan->tile_level, c->plan->tile_buffers,
+                   c->sram_out,
+                   n->tile,
+                   c->plan->tile_level,
+                   c->plan->tile_buffers,
                    padded((uint64_t)m->tile * n->tile, c->shape->out_dtype)};
     return emit_move(c, KERN_STORE, &move);
 }
@@ -128,14 +175,14 @@ static void emit_mm(const coder_t *c) {
     const kern_gemm_plan_t *plan = c->plan;
     const kern_axis_t *b = axis_of(c, GEMM_B), *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N),
                       *k = axis_of(c, GEMM_K);
-    kern_term_t left[3] = {{b, 0, false}, {m, k->tile, true}, {k, 1, true}};
+    kern_term_t left[3] = {{b, 0, false}, {m, (int64_t)a_pitch(c), true}, {k, 1, true}};
     kern_term_t right[2] = {{k, n->tile, true}, {n, 1, true}};
     kern_term_t result[3] = {{b, 0, false}, {m, n->tile, true}, {n, 1, true}};
     vnpu_ap_t ap_a = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->a_dtype, c->sram_a, left, 3, false);
     vnpu_ap_t ap_b = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->b_dtype, c->sram_b, right, 2, false);
     vnpu_ap_t ap_d = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, result, 3, false);
-    kern_ap_rotate(&ap_a, plan->a_level, plan->a_buffers,
-                   padded((uint64_t)m->tile * k->tile, c->shape->a_dtype));
+    kern_ap_rotate(&ap_a, a_level(c), a_buffers(c), padded(a_elems(c), c->shape->a_dtype));
+    if (plan->is_a_fixed && k->level != VNPU_NO_LOOP) ap_a.loop_inc[k->level] = (int32_t)k->tile;
     kern_ap_rotate(&ap_b, plan->is_panel ? plan->panel_level : plan->a_level,
                    plan->is_panel ? plan->panel_buffers : plan->a_buffers,
                    padded(weight_elems(c), c->shape->b_dtype));
@@ -147,7 +194,7 @@ static void emit_mm(const coder_t *c) {
     insn->src[0] = kern_ap(c->builder, &ap_a);
     insn->src[1] = kern_ap(c->builder, &ap_b);
     insn->not_first = level_mask(k);
-    kern_wait(insn, c->a.full, plan->is_panel ? 1 : 2);
+    kern_wait(insn, c->a.full, plan->is_panel || plan->is_a_fixed ? 1 : 2);
     kern_signal(insn, c->a.free, 1);
     kern_signal(insn, c->result.full, 1);
 }
@@ -176,7 +223,8 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
         if (kern_gemm_has_row(shape)) term[1].stride = 0;
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->c_dtype, c->sram_c, term, 3, false);
         if (kern_gemm_has_row(shape)) {
-            kern_ap_rotate(&ap, plan->panel_level, plan->panel_buffers, padded(n->tile, shape->c_dtype));
+            kern_ap_rotate(&ap, plan->panel_level, plan->panel_buffers,
+                           padded(n->tile, shape->c_dtype));
         } else {
             kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->c_dtype));
         }
@@ -188,8 +236,8 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
     case PLACE_BETA:
         term[1].stride = term[2].stride = 0;
         ap = kern_ap_terms(VNPU_SPACE_ARG, VNPU_F32,
-                           8 * (int64_t)(place == PLACE_ALPHA ? c->arg_alpha : c->arg_beta), term, 3,
-                           false);
+                           8 * (int64_t)(place == PLACE_ALPHA ? c->arg_alpha : c->arg_beta), term,
+                           3, false);
         break;
     }
     return ap;
@@ -293,7 +341,7 @@ static void declare(coder_t *c) {
     const kern_gemm_shape_t *shape = c->shape;
     const kern_gemm_plan_t *plan = c->plan;
     kern_builder_t *b = c->builder;
-    uint64_t m = axis_of(c, GEMM_M)->tile, n = axis_of(c, GEMM_N)->tile, k = axis_of(c, GEMM_K)->tile;
+    uint64_t m = axis_of(c, GEMM_M)->tile, n = axis_of(c, GEMM_N)->tile;
     c->arg_out = kern_arg(b, VNPU_ARG_OUT);
     c->arg_a = kern_arg(b, VNPU_ARG_IN);
     c->arg_b = kern_arg(b, VNPU_ARG_IN);
@@ -301,18 +349,23 @@ static void declare(coder_t *c) {
     if (shape->has_alpha) c->arg_alpha = kern_arg(b, VNPU_ARG_SCALAR);
     if (shape->has_beta) c->arg_beta = kern_arg(b, VNPU_ARG_SCALAR);
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
-    c->sram_a = kern_sram(b, plan->a_buffers * kern_align(m * k * vnpu_dtype_bytes(shape->a_dtype)));
-    c->sram_b = kern_sram(b, weight_buffers * kern_align(weight_elems(c) * vnpu_dtype_bytes(shape->b_dtype)));
-    c->sram_out = kern_sram(b, plan->tile_buffers * kern_align(m * n * vnpu_dtype_bytes(shape->out_dtype)));
+    c->sram_a =
+        kern_sram(b, a_buffers(c) * kern_align(a_elems(c) * vnpu_dtype_bytes(shape->a_dtype)));
+    c->sram_b = kern_sram(b, weight_buffers *
+                                 kern_align(weight_elems(c) * vnpu_dtype_bytes(shape->b_dtype)));
+    c->sram_out =
+        kern_sram(b, plan->tile_buffers * kern_align(m * n * vnpu_dtype_bytes(shape->out_dtype)));
     c->acc = kern_acc(b, plan->tile_buffers * kern_align(m * n * 4));
     bool is_row = kern_gemm_has_row(shape);
     uint32_t c_buffers = is_row ? plan->panel_buffers : plan->tile_buffers;
     if (shape->has_c)
-        c->sram_c = kern_sram(b, c_buffers * kern_align((is_row ? n : m * n) * vnpu_dtype_bytes(shape->c_dtype)));
+        c->sram_c = kern_sram(
+            b, c_buffers * kern_align((is_row ? n : m * n) * vnpu_dtype_bytes(shape->c_dtype)));
     if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
     c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
     c->result = kern_ring(b, KERN_VECTOR, plan->tile_buffers);
     c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
+    if (plan->is_a_fixed) c->fixed = kern_ring(b, KERN_VECTOR, plan->fixed_buffers);
     if (plan->is_panel) c->b = kern_ring(b, KERN_VECTOR, plan->panel_buffers);
     if (shape->has_c) c->c = kern_ring(b, KERN_VECTOR, c_buffers);
 }
@@ -336,10 +389,10 @@ static void emit_products(const coder_t *c) {
         kern_sync_wait(b, KERN_MATRIX, c->b.full, 1);
         b->stream[KERN_MATRIX].insn[b->stream[KERN_MATRIX].count - 1].first_only = row_loop;
     }
-    vnpu_insn_t *load = load_a(c);
+    vnpu_insn_t *load = c->plan->is_a_fixed ? load_b(c) : load_a(c);
     kern_wait(load, c->a.free, 1);
     kern_signal(load, c->a.full, 1);
-    if (!c->plan->is_panel) kern_signal(load_b(c), c->a.full, 1);
+    if (!c->plan->is_panel && !c->plan->is_a_fixed) kern_signal(load_b(c), c->a.full, 1);
     emit_mm(c);
     close_axis(c, GEMM_K);
 }
@@ -350,6 +403,12 @@ static void generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *pla
     declare(&c);
     bool has_row = kern_gemm_has_row(shape);
     open_axis(&c, GEMM_B);
+    if (plan->is_a_fixed) {
+        vnpu_insn_t *load = load_a(&c);
+        kern_wait(load, c.fixed.free, 1);
+        kern_signal(load, c.fixed.full, 1);
+        kern_sync_wait(builder, KERN_MATRIX, c.fixed.full, 1);
+    }
     open_axis(&c, GEMM_N);
     if (has_row) {
         vnpu_insn_t *load = load_c(&c);
@@ -370,13 +429,16 @@ static void generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *pla
     kern_wait(store, c.out.full, 1);
     kern_signal(store, c.out.free, 1);
     close_axis(&c, GEMM_M);
-    /* Every product with this panel is done (the epilogue waited for it), and so is every use of the bias. */
+    /* Every product with this panel is done (the epilogue waited for it), and so is every use of
+     * the bias. */
     if (plan->is_panel || has_row) {
         vnpu_insn_t *fence = kern_emit(builder, KERN_VECTOR, VNPU_OP_FENCE);
         if (plan->is_panel) kern_signal(fence, c.b.free, 1);
         if (has_row) kern_signal(fence, c.c.free, 1);
     }
     close_axis(&c, GEMM_N);
+    if (plan->is_a_fixed)
+        kern_sync_signal(builder, KERN_VECTOR, c.fixed.free, 1); /* its products were waited for */
     close_axis(&c, GEMM_B);
 }
 
@@ -401,11 +463,12 @@ static vnpu_status_t get_program(kern_context_t *context, const kern_gemm_shape_
     if (*out_entry) return VNPU_OK;
     kern_gemm_plan_t plan;
     if (!kern_gemm_choose(&context->machine, shape, &plan)) {
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
-                         "gemm: no tile of %lld x %lld x %lld fits %llu bytes of SRAM and %llu of accumulator",
-                         (long long)shape->size[GEMM_M], (long long)shape->size[GEMM_K],
-                         (long long)shape->size[GEMM_N], (unsigned long long)context->machine.sram_bytes,
-                         (unsigned long long)context->machine.acc_bytes);
+        return kern_fail(
+            context, VNPU_ERROR_UNSUPPORTED,
+            "gemm: no tile of %lld x %lld x %lld fits %llu bytes of SRAM and %llu of accumulator",
+            (long long)shape->size[GEMM_M], (long long)shape->size[GEMM_K],
+            (long long)shape->size[GEMM_N], (unsigned long long)context->machine.sram_bytes,
+            (unsigned long long)context->machine.acc_bytes);
     }
     kern_builder_t builder;
     kern_builder_init(&builder, &context->machine, "gemm");
@@ -427,7 +490,9 @@ static int64_t reach(const kern_gemm_shape_t *s, uint32_t x) {
     int64_t last = s->size[x] - 1, most = 0;
     int64_t stride[4] = {0};
     switch (x) {
-    case GEMM_B: stride[0] = s->a[0], stride[1] = s->b[0], stride[2] = s->out[0], stride[3] = s->c[0]; break;
+    case GEMM_B:
+        stride[0] = s->a[0], stride[1] = s->b[0], stride[2] = s->out[0], stride[3] = s->c[0];
+        break;
     case GEMM_M: stride[0] = s->a[1], stride[2] = s->out[1], stride[3] = s->c[1]; break;
     case GEMM_N: stride[1] = s->b[2], stride[2] = s->out[2], stride[3] = s->c[2]; break;
     default: stride[0] = s->a[2], stride[1] = s->b[1]; break;
@@ -461,20 +526,23 @@ static vnpu_status_t run(kern_context_t *context, vnpu_stream_t stream,
     }
     if (total < KERN_MAX_SPAN) return launch(context, stream, shape, at);
     if (shape->size[longest] == 1)
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "gemm: a row of K = %lld elements is too long",
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                         "gemm: a row of K = %lld elements is too long",
                          (long long)shape->size[GEMM_K]);
     int64_t half = (shape->size[longest] + 1) / 2;
     for (int64_t from = 0; from < shape->size[longest]; from += half) {
         kern_gemm_shape_t part = *shape;
         operands_t moved = *at;
-        part.size[longest] = shape->size[longest] - from < half ? shape->size[longest] - from : half;
+        part.size[longest] =
+            shape->size[longest] - from < half ? shape->size[longest] - from : half;
         int32_t ia = longest == GEMM_B ? 0 : longest == GEMM_M ? 1 : -1;
         int32_t ib = longest == GEMM_B ? 0 : longest == GEMM_N ? 2 : -1;
         uint32_t io = longest == GEMM_B ? 0 : longest == GEMM_M ? 1 : 2;
         if (ia >= 0) moved.a += (uint64_t)(from * shape->a[ia]) * vnpu_dtype_bytes(shape->a_dtype);
         if (ib >= 0) moved.b += (uint64_t)(from * shape->b[ib]) * vnpu_dtype_bytes(shape->b_dtype);
         moved.out += (uint64_t)(from * shape->out[io]) * vnpu_dtype_bytes(shape->out_dtype);
-        if (shape->has_c) moved.c += (uint64_t)(from * shape->c[io]) * vnpu_dtype_bytes(shape->c_dtype);
+        if (shape->has_c)
+            moved.c += (uint64_t)(from * shape->c[io]) * vnpu_dtype_bytes(shape->c_dtype);
         vnpu_status_t status = run(context, stream, &part, &moved);
         if (status != VNPU_OK) return status;
     }
@@ -525,8 +593,8 @@ static vnpu_status_t check_operands(kern_context_t *context, const kern_gemm_t *
         vnpu_status_t status = kern_check_tensor(context, "gemm", name[i], t[i]);
         if (status != VNPU_OK) return status;
         if (t[i]->ndims < 2 || t[i]->ndims > 3)
-            return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "gemm: %s has %u dimensions, 2 or 3 are needed",
-                             name[i], t[i]->ndims);
+            return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                             "gemm: %s has %u dimensions, 2 or 3 are needed", name[i], t[i]->ndims);
     }
     return VNPU_OK;
 }
@@ -549,7 +617,8 @@ static vnpu_status_t check_sizes(kern_context_t *context, const kern_gemm_t *cal
     }
     if (is_right) return VNPU_OK;
     char ta[160], tb[160], to[160];
-    return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "gemm: sizes do not agree: out %s, a %s, b %s",
+    return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                     "gemm: sizes do not agree: out %s, a %s, b %s",
                      kern_describe(o, to, sizeof to), kern_describe(a, ta, sizeof ta),
                      kern_describe(b, tb, sizeof tb));
 }
@@ -558,29 +627,37 @@ static vnpu_status_t check_types(kern_context_t *context, const kern_gemm_t *cal
     vnpu_dtype_t a = call->a.dtype, b = call->b.dtype;
     bool is_int8 = (a == VNPU_I8 || a == VNPU_U8) && (b == VNPU_I8 || b == VNPU_U8);
     bool is_possible = is_int8 || (kern_dtype_is_float(a) && a == b);
-    if (!is_possible || context->machine.matrix_rate_num[a] == 0 || context->machine.matrix_rate_num[b] == 0) {
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "gemm: the matrix unit of %s has no %s by %s",
-                         context->machine.name, kern_dtype_name(a), kern_dtype_name(b));
+    if (!is_possible || context->machine.matrix_rate_num[a] == 0 ||
+        context->machine.matrix_rate_num[b] == 0) {
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                         "gemm: the matrix unit of %s has no %s by %s", context->machine.name,
+                         kern_dtype_name(a), kern_dtype_name(b));
     }
     bool is_scaled = call->alpha != 1 || (call->c.address && call->beta != 1 && call->beta != 0) ||
                      call->activation != KERN_ACT_NONE;
     if (is_int8 && is_scaled)
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "gemm: %s by %s with alpha, beta or an activation",
-                         kern_dtype_name(a), kern_dtype_name(b));
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                         "gemm: %s by %s with alpha, beta or an activation", kern_dtype_name(a),
+                         kern_dtype_name(b));
     if ((unsigned)call->activation > KERN_ACT_TANH)
-        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "gemm: activation %d", (int)call->activation);
+        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "gemm: activation %d",
+                         (int)call->activation);
     return VNPU_OK;
 }
 
 /* No products at all: out = act(beta * c). */
-static vnpu_status_t run_empty_sum(kern_context_t *context, vnpu_stream_t stream, const kern_gemm_t *call,
-                                   bool has_c) {
+static vnpu_status_t run_empty_sum(kern_context_t *context, vnpu_stream_t stream,
+                                   const kern_gemm_t *call, bool has_c) {
     if (!has_c) {
         /* act(0) is 0 for every activation there is */
         return kern_fill(context, stream, &call->out, 0, 0);
     }
-    kern_pointwise_t p = {.name = "gemm_empty", .out = call->out, .num_inputs = 1, .num_scalars = 1,
-                          .scalar_f = {call->beta}, .num_nodes = 2};
+    kern_pointwise_t p = {.name = "gemm_empty",
+                          .out = call->out,
+                          .num_inputs = 1,
+                          .num_scalars = 1,
+                          .scalar_f = {call->beta},
+                          .num_nodes = 2};
     kern_tensor_t *c = &p.input[0];
     *c = call->out;
     c->address = call->c.address;
@@ -590,7 +667,8 @@ static vnpu_status_t run_empty_sum(kern_context_t *context, vnpu_stream_t stream
         c->stride[c->ndims - i] = has_dim ? call->c.stride[call->c.ndims - i] : 0;
     }
     p.node[0] = (kern_node_t){KERN_NODE_BINARY, VNPU_B_MUL, {KERN_INPUT(0), KERN_SCALAR(0), 0}};
-    p.node[1] = (kern_node_t){KERN_NODE_UNARY, activation_func(call->activation), {KERN_NODE(0), 0, 0}};
+    p.node[1] =
+        (kern_node_t){KERN_NODE_UNARY, activation_func(call->activation), {KERN_NODE(0), 0, 0}};
     return kern_pointwise(context, stream, &p);
 }
 
@@ -602,19 +680,24 @@ vnpu_status_t kern_gemm(kern_context_t *context, vnpu_stream_t stream, const ker
     const kern_tensor_t *o = &call->out;
     bool has_c = call->c.address != 0 && call->beta != 0;
     if (call->a.size[call->a.ndims - 1] == 0) return run_empty_sum(context, stream, call, has_c);
-    kern_gemm_shape_t shape = {
-        .size = {o->ndims == 3 ? o->size[0] : 1, o->size[o->ndims - 1], o->size[o->ndims - 2],
-                 call->a.size[call->a.ndims - 1]},
-        .a_dtype = call->a.dtype, .b_dtype = call->b.dtype, .out_dtype = o->dtype,
-        .c_dtype = has_c ? call->c.dtype : VNPU_DTYPE_NONE,
-        .has_c = has_c, .has_alpha = call->alpha != 1, .has_beta = has_c && call->beta != 1,
-        .activation = call->activation};
-    operands_t at = {o->address, call->a.address, call->b.address, call->c.address, call->alpha, call->beta};
+    kern_gemm_shape_t shape = {.size = {o->ndims == 3 ? o->size[0] : 1, o->size[o->ndims - 1],
+                                        o->size[o->ndims - 2], call->a.size[call->a.ndims - 1]},
+                               .a_dtype = call->a.dtype,
+                               .b_dtype = call->b.dtype,
+                               .out_dtype = o->dtype,
+                               .c_dtype = has_c ? call->c.dtype : VNPU_DTYPE_NONE,
+                               .has_c = has_c,
+                               .has_alpha = call->alpha != 1,
+                               .has_beta = has_c && call->beta != 1,
+                               .activation = call->activation};
+    operands_t at = {o->address,      call->a.address, call->b.address,
+                     call->c.address, call->alpha,     call->beta};
     read_strides(&call->a, shape.a);
     read_strides(&call->b, shape.b);
     read_strides(o, shape.out);
     if (has_c) read_strides(&call->c, shape.c);
-    bool is_column_major = shape.out[2] > shape.out[1] && shape.out[1] == 1 && shape.size[GEMM_M] > 1;
+    bool is_column_major =
+        shape.out[2] > shape.out[1] && shape.out[1] == 1 && shape.size[GEMM_M] > 1;
     if (is_column_major) turn(&shape, &at);
     merge_batch(&shape);
     return run(context, stream, &shape, &at);

@@ -4,16 +4,20 @@
 
 #define MAX_CANDIDATES  24u
 #define HOST_VOLUME     (128u * 384u * 128u) /* multiplications per MM that the host executor likes */
-#define MM_ISSUE_CYCLES 12u                  /* assumption: semaphore hand-over that a short MM does not hide */
+#define MM_ISSUE_CYCLES 12u /* assumption: semaphore hand-over that a short MM does not hide */
 
 typedef struct candidates {
     uint32_t count;
     uint32_t value[MAX_CANDIDATES];
 } candidates_t;
 
-static uint64_t max64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t max64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
 
-bool kern_gemm_has_row(const kern_gemm_shape_t *shape) { return shape->has_c && shape->c[1] == 0; }
+bool kern_gemm_has_row(const kern_gemm_shape_t *shape) {
+    return shape->has_c && shape->c[1] == 0;
+}
 
 bool kern_gemm_needs_temp(const kern_gemm_shape_t *shape) {
     bool two_steps = (shape->has_c || shape->has_alpha) && shape->activation != KERN_ACT_NONE;
@@ -21,7 +25,9 @@ bool kern_gemm_needs_temp(const kern_gemm_shape_t *shape) {
     return (two_steps && shape->out_dtype != VNPU_F32) || two_scales;
 }
 
-static uint32_t elem(vnpu_dtype_t dtype) { return vnpu_dtype_bytes(dtype); }
+static uint32_t elem(vnpu_dtype_t dtype) {
+    return vnpu_dtype_bytes(dtype);
+}
 
 static uint64_t tile_elems(const kern_gemm_plan_t *plan) {
     return (uint64_t)plan->axis[GEMM_M].tile * plan->axis[GEMM_N].tile;
@@ -29,11 +35,14 @@ static uint64_t tile_elems(const kern_gemm_plan_t *plan) {
 
 uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
     const kern_axis_t *m = &plan->axis[GEMM_M], *n = &plan->axis[GEMM_N], *k = &plan->axis[GEMM_K];
-    uint64_t a = kern_align((uint64_t)m->tile * k->tile * elem(shape->a_dtype));
+    uint64_t a = plan->a_buffers * kern_align((uint64_t)m->tile * k->tile * elem(shape->a_dtype));
+    if (plan->is_a_fixed)
+        a = plan->fixed_buffers *
+            kern_align((uint64_t)m->tile * k->tile * k->trips * elem(shape->a_dtype));
     uint64_t weights = (uint64_t)k->tile * n->tile * elem(shape->b_dtype);
     if (plan->is_panel) weights *= k->trips;
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
-    uint64_t bytes = plan->a_buffers * a + weight_buffers * kern_align(weights);
+    uint64_t bytes = a + weight_buffers * kern_align(weights);
     bytes += plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->out_dtype));
     if (kern_gemm_has_row(shape)) {
         bytes += plan->panel_buffers * kern_align((uint64_t)n->tile * elem(shape->c_dtype));
@@ -46,21 +55,28 @@ uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_pl
 
 /* ---- loops and buffers of a candidate ---- */
 
-/* Gives loops to what is left of each axis. Every loop inside another goes in pairs of buffers. */
-static void set_loops(kern_gemm_plan_t *plan) {
+/* Gives loops to what is left of each axis. A loop inside another goes in whole rounds of the
+ * buffers it turns. */
+static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers) {
     uint8_t depth = 0;
+    uint32_t innermost = GEMM_AXES;
+    for (uint32_t x = 0; x < GEMM_AXES; x++) {
+        if (plan->axis[x].trips > 1) innermost = x;
+    }
     for (uint32_t x = 0; x < GEMM_AXES; x++) {
         kern_axis_t *axis = &plan->axis[x];
         if (axis->trips == 1) continue;
-        if (depth > 0) axis->trips += axis->trips % 2;
+        uint32_t round = x == innermost ? a_buffers : 2;
+        if (depth > 0) axis->trips = (uint32_t)kern_ceil_div(axis->trips, round) * round;
         axis->level = depth++;
         plan->a_level = axis->level;
         if (x != GEMM_K) plan->tile_level = axis->level;
         if (x == GEMM_B || x == GEMM_N) plan->panel_level = axis->level;
     }
-    plan->a_buffers = plan->a_level == VNPU_NO_LOOP ? 1 : 2;
+    plan->a_buffers = plan->a_level == VNPU_NO_LOOP ? 1 : a_buffers;
     plan->tile_buffers = plan->tile_level == VNPU_NO_LOOP ? 1 : 2;
     if (plan->panel_level == VNPU_NO_LOOP) plan->panel_buffers = 1;
+    plan->fixed_buffers = plan->axis[GEMM_B].level == VNPU_NO_LOOP ? 1 : 2;
 }
 
 static bool fits(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
@@ -99,7 +115,7 @@ static uint64_t epilogue_cycles(const vnpu_machine_t *machine, const kern_gemm_s
 
 typedef struct traffic {
     uint64_t load_cycles, store_cycles, bytes;
-    uint64_t first_load; /* before the array can start */
+    uint64_t a_load, first_load; /* one tile of a; what the array waits for at the start */
 } traffic_t;
 
 static traffic_t traffic_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
@@ -107,24 +123,33 @@ static traffic_t traffic_of(const vnpu_machine_t *machine, const kern_gemm_shape
     const kern_axis_t *axis = plan->axis;
     uint64_t m = axis[GEMM_M].tile, n = axis[GEMM_N].tile, k = axis[GEMM_K].tile;
     uint64_t tb = axis[GEMM_B].trips;
-    uint64_t tm = kern_ceil_div(share(&axis[GEMM_M]), m), tn = kern_ceil_div(share(&axis[GEMM_N]), n);
+    uint64_t tm = kern_ceil_div(share(&axis[GEMM_M]), m),
+             tn = kern_ceil_div(share(&axis[GEMM_N]), n);
     uint64_t tk = axis[GEMM_K].tiles;
     uint32_t ea = elem(shape->a_dtype), eb = elem(shape->b_dtype), eo = elem(shape->out_dtype);
     uint64_t a = kern_cost_dma(machine, m * k * ea, run_bytes(m, shape->a[1], k, shape->a[2], ea));
     uint64_t b = kern_cost_dma(machine, n * k * eb, run_bytes(k, shape->b[1], n, shape->b[2], eb));
-    uint64_t o = kern_cost_dma(machine, m * n * eo, run_bytes(m, shape->out[1], n, shape->out[2], eo));
+    uint64_t o =
+        kern_cost_dma(machine, m * n * eo, run_bytes(m, shape->out[1], n, shape->out[2], eo));
     /* Last tiles are clipped: scale the tile counts to the elements that there are. */
-    uint64_t mi = share(&axis[GEMM_M]), ni = share(&axis[GEMM_N]), ki = (uint64_t)shape->size[GEMM_K];
-    traffic_t t = {.first_load = a + b};
+    uint64_t mi = share(&axis[GEMM_M]), ni = share(&axis[GEMM_N]),
+             ki = (uint64_t)shape->size[GEMM_K];
+    traffic_t t = {.a_load = a, .first_load = a + b};
     uint64_t b_times = plan->is_panel ? 1 : tm;
-    t.load_cycles = tb * tn * (a * tm * tk * mi / (tm * m) * ki / (tk * k)) +
+    uint64_t a_times = plan->is_a_fixed ? 1 : tn;
+    if (plan->is_a_fixed) {
+        t.a_load = 0;
+        t.first_load = b;
+    }
+    t.load_cycles = tb * a_times * (a * tm * tk * mi / (tm * m) * ki / (tk * k)) +
                     tb * b_times * (b * tn * tk * ni / (tn * n) * ki / (tk * k));
     t.store_cycles = tb * (o * tm * tn * mi / (tm * m) * ni / (tn * n));
-    t.bytes = tb * (mi * ki * ea * tn + ni * ki * eb * b_times + mi * ni * eo);
+    t.bytes = tb * (mi * ki * ea * a_times + ni * ki * eb * b_times + mi * ni * eo);
     if (shape->has_c && !kern_gemm_has_row(shape)) {
         uint64_t c = tb * mi * ni * elem(shape->c_dtype);
         t.bytes += c;
-        t.load_cycles += c / machine->dma_bytes_per_cycle + tb * tm * tn * machine->dma_descriptor_cycles;
+        t.load_cycles +=
+            c / machine->dma_bytes_per_cycle + tb * tm * tn * machine->dma_descriptor_cycles;
     }
     return t;
 }
@@ -133,12 +158,13 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *
                         const kern_gemm_plan_t *plan) {
     const kern_axis_t *axis = plan->axis;
     uint64_t m = axis[GEMM_M].tile, n = axis[GEMM_N].tile, k = axis[GEMM_K].tile;
-    uint64_t mi = share(&axis[GEMM_M]), ni = share(&axis[GEMM_N]), ki = (uint64_t)shape->size[GEMM_K];
+    uint64_t mi = share(&axis[GEMM_M]), ni = share(&axis[GEMM_N]),
+             ki = (uint64_t)shape->size[GEMM_K];
     uint64_t tiles = axis[GEMM_B].trips * kern_ceil_div(mi, m) * kern_ceil_div(ni, n);
     uint64_t mms = tiles * axis[GEMM_K].tiles;
-    uint64_t matrix = axis[GEMM_B].trips *
-                          kern_cost_matrix(machine, shape->a_dtype, mi, ki, ni, m, k, n) +
-                      mms * MM_ISSUE_CYCLES;
+    uint64_t matrix =
+        axis[GEMM_B].trips * kern_cost_matrix(machine, shape->a_dtype, mi, ki, ni, m, k, n) +
+        mms * MM_ISSUE_CYCLES;
     uint64_t epilogue = epilogue_cycles(machine, shape, m, n);
     traffic_t traffic = traffic_of(machine, shape, plan);
     uint64_t dram = kern_cost_dram(machine, traffic.bytes * plan->grid[0] * plan->grid[1]);
@@ -149,16 +175,22 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *
     }
     uint64_t steady = max64(max64(matrix, traffic.load_cycles),
                             max64(max64(traffic.store_cycles, dram), tiles * epilogue));
-    uint64_t latency = kern_cost_latency(machine);
-    uint64_t drain = machine->matrix_rows + machine->matrix_cols + epilogue +
-                     kern_cost_dma(machine, m * n * elem(shape->out_dtype), n * elem(shape->out_dtype));
+    uint64_t latency = kern_cost_loaded_latency(machine);
+    uint64_t drain =
+        machine->matrix_rows + machine->matrix_cols + epilogue +
+        kern_cost_dma(machine, m * n * elem(shape->out_dtype), n * elem(shape->out_dtype));
+    /* A buffer comes round when its load has arrived and its product has left the array. */
+    uint64_t loads = plan->is_panel ? traffic.a_load : traffic.first_load;
+    uint64_t turn = loads + latency + matrix / mms + machine->matrix_rows + machine->matrix_cols;
+    steady = max64(steady, mms * turn / plan->a_buffers);
     uint64_t cycles = steady + traffic.first_load + latency + drain;
     bool waits_for_panel = plan->is_panel && plan->panel_buffers == 1;
     if (waits_for_panel) {
         uint64_t panels = axis[GEMM_B].trips * axis[GEMM_N].trips - 1;
         cycles += panels * (traffic.first_load + latency + drain);
     }
-    /* Between plans that are about as good: less traffic, and the larger MM, which the host executor prefers. */
+    /* Between plans that are about as good: less traffic, and the larger MM, which the host
+     * executor prefers. */
     uint64_t volume = m * n * k;
     if (volume < HOST_VOLUME) cycles += cycles / 32;
     if (volume < HOST_VOLUME / 8) cycles += cycles / 32;
@@ -176,9 +208,12 @@ static void add(candidates_t *list, uint64_t value, uint64_t most) {
     list->value[list->count++] = (uint32_t)value;
 }
 
-static uint64_t round_up(uint64_t value, uint64_t unit) { return kern_ceil_div(value, unit) * unit; }
+static uint64_t round_up(uint64_t value, uint64_t unit) {
+    return kern_ceil_div(value, unit) * unit;
+}
 
-/* Equal parts of `size`, and powers of two; multiples of `unit` where it is smaller than the size. */
+/* Equal parts of `size`, and powers of two; multiples of `unit` where it is smaller than the size.
+ */
 static void add_parts(candidates_t *list, uint64_t size, uint64_t unit, uint64_t most) {
     if (unit > size) unit = size;
     if (most > size) most = size;
@@ -199,18 +234,23 @@ typedef struct search {
     bool is_found;
 } search_t;
 
-static void consider(search_t *search, const kern_gemm_plan_t *base, bool is_panel,
+typedef enum order { ORDER_PANEL, ORDER_TILES, ORDER_FIXED_ROWS } order_t;
+
+static void consider(search_t *search, const kern_gemm_plan_t *base, order_t order,
                      uint32_t panel_buffers) {
-    kern_gemm_plan_t plan = *base;
-    plan.is_panel = is_panel;
-    plan.panel_buffers = panel_buffers;
-    plan.a_level = plan.tile_level = plan.panel_level = VNPU_NO_LOOP;
-    set_loops(&plan);
-    if (!fits(search->machine, search->shape, &plan)) return;
-    plan.cycles = cost_of(search->machine, search->shape, &plan);
-    if (search->is_found && plan.cycles >= search->best.cycles) return;
-    search->best = plan;
-    search->is_found = true;
+    for (uint32_t a_buffers = 2; a_buffers <= 4; a_buffers += 2) {
+        kern_gemm_plan_t plan = *base;
+        plan.is_panel = order == ORDER_PANEL;
+        plan.is_a_fixed = order == ORDER_FIXED_ROWS;
+        plan.panel_buffers = panel_buffers;
+        plan.a_level = plan.tile_level = plan.panel_level = VNPU_NO_LOOP;
+        set_loops(&plan, a_buffers);
+        if (!fits(search->machine, search->shape, &plan)) return;
+        plan.cycles = cost_of(search->machine, search->shape, &plan);
+        if (search->is_found && plan.cycles >= search->best.cycles) continue;
+        search->best = plan;
+        search->is_found = true;
+    }
 }
 
 /* One split over the cores: grid axis 0 along `along`, grid axis 1 along n. */
@@ -231,9 +271,11 @@ static void consider_split(search_t *search, uint32_t along, uint32_t grid0, uin
         if (plan.axis[along].tiles < grid0 || plan.axis[GEMM_N].tiles < grid1) continue;
         if (grid0 > 1) kern_axis_split(&plan.axis[along], 0, grid0);
         if (grid1 > 1) kern_axis_split(&plan.axis[GEMM_N], 1, grid1);
-        consider(search, &plan, true, 2);
-        consider(search, &plan, true, 1);
-        if (plan.axis[GEMM_K].tiles > 1 || !search->is_found) consider(search, &plan, false, 1);
+        if (plan.axis[GEMM_M].trips == 1) consider(search, &plan, ORDER_FIXED_ROWS, 2);
+        consider(search, &plan, ORDER_PANEL, 2);
+        consider(search, &plan, ORDER_PANEL, 1);
+        if (plan.axis[GEMM_K].tiles > 1 || !search->is_found)
+            consider(search, &plan, ORDER_TILES, 1);
     }
 }
 
@@ -243,7 +285,8 @@ bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
     for (uint32_t grid1 = machine->workers; grid1 >= 1; grid1--) {
         uint32_t grid0 = machine->workers / grid1;
         if (grid1 > 1 && grid0 * grid1 != machine->workers && grid0 != 1) continue;
-        if (shape->size[GEMM_B] >= grid0 && grid0 > 1) consider_split(&search, GEMM_B, grid0, grid1);
+        if (shape->size[GEMM_B] >= grid0 && grid0 > 1)
+            consider_split(&search, GEMM_B, grid0, grid1);
         if (shape->size[GEMM_M] >= grid0) consider_split(&search, GEMM_M, grid0, grid1);
         if (grid1 == 1 && grid0 > 1) consider_split(&search, GEMM_M, 1, 1);
     }

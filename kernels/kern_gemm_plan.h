@@ -1,8 +1,10 @@
 /*
  * Tiling of a matrix product: out[b][m][n] = sum over k of a[b][m][k] * b[b][k][n].
  *
- * Loops are b, n, m, k from the outside in. Weights (b) are stationary: a panel of all K for one n tile is loaded once and kept
- * for every m (`is_panel`), or, when it does not fit, tile by tile with the rows. Candidates are ranked by closed form.
+ * Loops are b, n, m, k from the outside in. Weights (b) are stationary: a panel of all K for one n
+ * tile is loaded once and kept for every m (`is_panel`), or, when it does not fit, tile by tile
+ * with the rows. With few rows it is the other way round: they stay (`is_a_fixed`) and the weights
+ * stream past. Candidates are ranked by closed form.
  */
 #ifndef KERN_GEMM_PLAN_H
 #define KERN_GEMM_PLAN_H
@@ -28,6 +30,8 @@ typedef struct kern_gemm_plan {
     kern_axis_t axis[GEMM_AXES];
     uint32_t grid[2];
     bool is_panel;
+    bool is_a_fixed; /* one tile of rows: all of K is loaded once per batch, only weights stream */
+    uint32_t fixed_buffers;
     uint32_t a_buffers, panel_buffers, tile_buffers;
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */
     uint64_t cycles;                          /* what the closed form says */

@@ -1,5 +1,6 @@
 /*
- * What the families share: the context, errors, the module cache, launches, and tensors reduced to their essence.
+ * What the families share: the context, errors, the module cache, launches, and tensors reduced to
+ * their essence.
  */
 #ifndef KERN_INTERNAL_H
 #define KERN_INTERNAL_H
@@ -17,7 +18,8 @@ struct kern_context {
     char detail[512];
 };
 
-/* Largest reach of an operand inside one program, in elements: strides and increments are 32 bits. */
+/* Largest reach of an operand inside one program, in elements: strides and increments are 32 bits.
+ */
 #define KERN_MAX_SPAN ((int64_t)1 << 30)
 
 /* Sets the detail text and returns `status`. */
@@ -45,7 +47,8 @@ bool kern_same_sizes(const kern_tensor_t *a, const kern_tensor_t *b);
 const char *kern_describe(const kern_tensor_t *tensor, char *text, size_t bytes);
 const char *kern_dtype_name(vnpu_dtype_t dtype);
 bool kern_dtype_is_float(vnpu_dtype_t dtype);
-/* INVALID_VALUE unless dims, sizes and strides are in range and the address is there when there are elements. */
+/* INVALID_VALUE unless dims, sizes and strides are in range and the address is there when there are
+ * elements. */
 vnpu_status_t kern_check_tensor(kern_context_t *context, const char *family, const char *operand,
                                 const kern_tensor_t *tensor) __attribute__((warn_unused_result));
 /* f32 or i64 scalar as the 8 bytes of an argument. */
@@ -63,12 +66,13 @@ typedef struct kern_iter {
     int64_t stride[KERN_ITER_OPERANDS][KERN_MAX_DIMS];
 } kern_iter_t;
 
-/* Drops dimensions of size 1, sorts by operand 0's stride (descending, stable) when `sort`, merges dimensions that continue each
- * other in every operand. At least one dimension is left. */
+/* Drops dimensions of size 1, sorts by operand 0's stride (descending, stable) when `sort`, merges
+ * dimensions that continue each other in every operand. At least one dimension is left. */
 void kern_iter_collapse(kern_iter_t *iter, bool sort);
 /*
- * The dimension at which the space must be cut for one program (too many dimensions: the shortest; too long reach: the one
- * that reaches farthest), or -1. *out_part: elements of the part that is peeled off.
+ * The dimension at which the space must be cut for one program (too many dimensions: the shortest;
+ * too long reach: the one that reaches farthest), or -1. *out_part: elements of the part that is
+ * peeled off.
  */
 int32_t kern_iter_cut(const kern_iter_t *iter, uint32_t max_dims, int64_t *out_part);
 

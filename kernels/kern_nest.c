@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 
-static uint32_t ceil_div(int64_t a, int64_t b) { return (uint32_t)((a + b - 1) / b); }
+static uint32_t ceil_div(int64_t a, int64_t b) {
+    return (uint32_t)((a + b - 1) / b);
+}
 
 kern_axis_t kern_axis_make(int64_t size, int64_t tile) {
     if (tile > size) tile = size;

@@ -1,10 +1,12 @@
 /*
- * The iteration space of a program: axes (dimensions) cut in tiles, dealt to the program's instances and walked by hardware
- * loops. An axis split over a grid axis deals its tiles round (VNPU_CLIP_CYCLIC); what lies beyond its size is clipped away,
- * so any size, tile and number of cores is correct.
+ * The iteration space of a program: axes (dimensions) cut in tiles, dealt to the program's
+ * instances and walked by hardware loops. An axis split over a grid axis deals its tiles round
+ * (VNPU_CLIP_CYCLIC); what lies beyond its size is clipped away, so any size, tile and number of
+ * cores is correct.
  *
- * An operand is a list of terms, one per axis that its instruction walks: the axis and the operand's stride along it.
- * kern_ap_terms turns them into an access pattern; operands of one instruction list the same axes in the same order.
+ * An operand is a list of terms, one per axis that its instruction walks: the axis and the
+ * operand's stride along it. kern_ap_terms turns them into an access pattern; operands of one
+ * instruction list the same axes in the same order.
  */
 #ifndef KERN_NEST_H
 #define KERN_NEST_H
@@ -32,8 +34,8 @@ typedef struct kern_term {
 } kern_term_t;
 
 /*
- * Pattern over the terms (outermost first). moves: the pattern follows loops and grid (DRAM, IOTA); else it is a tile
- * buffer. Terms with one element per tile and no clip are left out unless kept.
+ * Pattern over the terms (outermost first). moves: the pattern follows loops and grid (DRAM, IOTA);
+ * else it is a tile buffer. Terms with one element per tile and no clip are left out unless kept.
  */
 vnpu_ap_t kern_ap_terms(vnpu_space_t space, vnpu_dtype_t dtype, int64_t base,
                         const kern_term_t *term, uint32_t count, bool moves);
@@ -51,8 +53,9 @@ typedef struct kern_nest {
 } kern_nest_t;
 
 /*
- * Deals the axes in `split_mask` to at most `workers` instances, gives loops to what is left and pads the innermost one
- * to whole rounds of buffers. False: more loops or clips than the hardware has (the caller cuts the space).
+ * Deals the axes in `split_mask` to at most `workers` instances, gives loops to what is left and
+ * pads the innermost one to whole rounds of buffers. False: more loops or clips than the hardware
+ * has (the caller cuts the space).
  */
 bool kern_nest_plan(kern_nest_t *nest, uint32_t workers, uint32_t split_mask);
 void kern_nest_open(const kern_nest_t *nest, kern_builder_t *builder);
@@ -61,8 +64,9 @@ void kern_nest_close(const kern_nest_t *nest, kern_builder_t *builder);
 uint8_t kern_nest_levels(const kern_nest_t *nest, uint32_t dim_mask);
 
 /*
- * Fills tile sizes: axes in `order` grow one after the other until `budget` elements are reached; `limit[i]` (0: none) caps
- * the tile of order[i]; the first axis that does not fit whole is cut in equal tiles of a multiple of `align` (order[0]).
+ * Fills tile sizes: axes in `order` grow one after the other until `budget` elements are reached;
+ * `limit[i]` (0: none) caps the tile of order[i]; the first axis that does not fit whole is cut in
+ * equal tiles of a multiple of `align` (order[0]).
  */
 void kern_nest_tile(kern_nest_t *nest, const int64_t *size, const uint8_t *order,
                     const uint32_t *limit, uint64_t budget, uint32_t align);

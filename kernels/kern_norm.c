@@ -1,8 +1,8 @@
 #include "kernels/kern_rows.h"
 
 /*
- * Layer norm in two passes over the tile: mean, then the squares of what is left, so that a large mean costs no digits. A row
- * that does not fit is read three times.
+ * Layer norm in two passes over the tile: mean, then the squares of what is left, so that a large
+ * mean costs no digits. A row that does not fit is read three times.
  */
 
 enum { MEAN = 0, RSTD = 1 };
@@ -13,11 +13,13 @@ static void scale(vnpu_insn_t *insn, double factor, float addend) {
     insn->imm[1] = kern_f32_bits(addend);
 }
 
-static double reciprocal_length(const kern_rows_coder_t *c) { return 1.0 / (double)kern_rowset_r(c->rows)->size; }
+static double reciprocal_length(const kern_rows_coder_t *c) {
+    return 1.0 / (double)kern_rowset_r(c->rows)->size;
+}
 
 static vnpu_insn_t *sums(const kern_rows_coder_t *c) {
-    vnpu_insn_t *first =
-        kern_rows_reduce(c, VNPU_R_ADD, VNPU_U_COPY, c->row[MEAN], kern_rows_operand(c, ROWS_IN, KERN_TILE));
+    vnpu_insn_t *first = kern_rows_reduce(c, VNPU_R_ADD, VNPU_U_COPY, c->row[MEAN],
+                                          kern_rows_operand(c, ROWS_IN, KERN_TILE));
     return first;
 }
 
@@ -30,21 +32,25 @@ static void means(const kern_rows_coder_t *c) {
 
 static vnpu_insn_t *centre(const kern_rows_coder_t *c) {
     return kern_rows_binary(c, VNPU_B_SUB, kern_rows_local(c, c->work, KERN_TILE),
-                            kern_rows_operand(c, ROWS_IN, KERN_TILE), kern_rows_local(c, c->row[MEAN], KERN_ROW_B));
+                            kern_rows_operand(c, ROWS_IN, KERN_TILE),
+                            kern_rows_local(c, c->row[MEAN], KERN_ROW_B));
 }
 
 static void deviations(const kern_rows_coder_t *c) {
-    (void)kern_rows_reduce(c, VNPU_R_ADD, VNPU_U_SQUARE, c->row[RSTD], kern_rows_local(c, c->work, KERN_TILE));
+    (void)kern_rows_reduce(c, VNPU_R_ADD, VNPU_U_SQUARE, c->row[RSTD],
+                           kern_rows_local(c, c->work, KERN_TILE));
     uint16_t rstd = kern_rows_local(c, c->row[RSTD], KERN_ROW);
     vnpu_insn_t *insn = kern_rows_unary(c, VNPU_U_RSQRT, rstd, rstd);
     insn->last_only = kern_rowset_r_mask(c->rows);
     scale(insn, reciprocal_length(c), c->call->eps);
 }
 
-/* work * rstd (* weight) (+ bias) into out. in.free is signalled by the last instruction when `frees`. */
+/* work * rstd (* weight) (+ bias) into out. in.free is signalled by the last instruction when
+ * `frees`. */
 static void results(const kern_rows_coder_t *c, bool frees) {
     bool has_weight = c->call->has[ROWS_WEIGHT], has_bias = c->call->has[ROWS_BIAS];
-    uint16_t work = kern_rows_local(c, c->work, KERN_TILE), out = kern_rows_operand(c, ROWS_OUT, KERN_TILE);
+    uint16_t work = kern_rows_local(c, c->work, KERN_TILE),
+             out = kern_rows_operand(c, ROWS_OUT, KERN_TILE);
     bool needs_second = has_weight && has_bias;
     vnpu_insn_t *insn = kern_rows_binary(c, VNPU_B_MUL, needs_second ? work : out, work,
                                          kern_rows_local(c, c->row[RSTD], KERN_ROW_B));
@@ -53,7 +59,8 @@ static void results(const kern_rows_coder_t *c, bool frees) {
         insn->src[2] = kern_rows_operand(c, has_weight ? ROWS_WEIGHT : ROWS_BIAS, KERN_COLUMN_B);
     }
     if (needs_second)
-        insn = kern_rows_binary(c, VNPU_B_ADD, out, work, kern_rows_operand(c, ROWS_BIAS, KERN_COLUMN_B));
+        insn = kern_rows_binary(c, VNPU_B_ADD, out, work,
+                                kern_rows_operand(c, ROWS_BIAS, KERN_COLUMN_B));
     kern_wait(insn, c->out.free, 1);
     kern_signal(insn, c->out.full, 1);
     if (frees) kern_signal(insn, c->in.free, 1);
@@ -79,9 +86,15 @@ static void long_rows(const kern_rows_coder_t *c) {
         if (pass == 1) deviations(c);
         if (pass == 2) {
             results(c, true);
-            kern_rowset_move_t store = {KERN_STORE, KERN_TILE, c->call->dtype[ROWS_OUT], c->call->dtype[ROWS_OUT],
-                                        c->arg[ROWS_OUT], c->call->iter.stride[ROWS_OUT], c->sram[ROWS_OUT],
-                                        c->rows->nest.inner, c->rows->nest.buffers};
+            kern_rowset_move_t store = {KERN_STORE,
+                                        KERN_TILE,
+                                        c->call->dtype[ROWS_OUT],
+                                        c->call->dtype[ROWS_OUT],
+                                        c->arg[ROWS_OUT],
+                                        c->call->iter.stride[ROWS_OUT],
+                                        c->sram[ROWS_OUT],
+                                        c->rows->nest.inner,
+                                        c->rows->nest.buffers};
             vnpu_insn_t *insn = kern_rowset_emit_move(c->rows, c->builder, &store);
             kern_wait(insn, c->out.full, 1);
             kern_signal(insn, c->out.free, 1);

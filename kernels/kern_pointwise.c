@@ -5,12 +5,12 @@
 #include "kernels/kern_internal.h"
 #include "kernels/kern_nest.h"
 
-#define MIN_TILE_BYTES  (128u << 10) /* of a long operand: what the host executor and DMA like */
-#define MAX_TILE_BYTES  (512u << 10)
-#define TRANSPOSE_EDGE  128u /* elements along each of two dimensions that are turned */
-#define OP_OUT          0u
-#define OP_INPUT(i)     (1u + (i))
-#define OP_INDEX        (1u + KERN_MAX_INPUTS)
+#define MIN_TILE_BYTES (128u << 10) /* of a long operand: what the host executor and DMA like */
+#define MAX_TILE_BYTES (512u << 10)
+#define TRANSPOSE_EDGE 128u /* elements along each of two dimensions that are turned */
+#define OP_OUT         0u
+#define OP_INPUT(i)    (1u + (i))
+#define OP_INDEX       (1u + KERN_MAX_INPUTS)
 
 /* One launch's worth of a call: a collapsed space with an address per operand. */
 typedef struct pointwise {
@@ -37,11 +37,11 @@ static vnpu_dtype_t dtype_of(const pointwise_t *p, uint32_t operand) {
 }
 
 static bool is_loaded(const pointwise_t *p, uint32_t operand) {
-    return operand == OP_OUT ||
-           (operand <= p->call->num_inputs && p->expr.uses_input[operand - 1]);
+    return operand == OP_OUT || (operand <= p->call->num_inputs && p->expr.uses_input[operand - 1]);
 }
 
-/* The dimension along which an operand is contiguous, when it is not the innermost one that it has; else ndims. */
+/* The dimension along which an operand is contiguous, when it is not the innermost one that it has;
+ * else ndims. */
 static uint32_t turned_dim(const kern_iter_t *iter, uint32_t operand) {
     uint32_t best = iter->ndims, inner = iter->ndims - 1;
     int64_t stride = iter->stride[operand][inner];
@@ -87,11 +87,13 @@ static void lay_out(const pointwise_t *p, plan_t *plan) {
     }
 }
 
-static uint32_t temp_bytes(const pointwise_t *p) { return p->call->is_integer ? 8 : 4; }
+static uint32_t temp_bytes(const pointwise_t *p) {
+    return p->call->is_integer ? 8 : 4;
+}
 
 static uint64_t sram_need(const pointwise_t *p, const plan_t *plan) {
-    uint64_t need = p->expr.num_temps *
-                    kern_align(kern_nest_tile_elems(&plan->nest) * temp_bytes(p));
+    uint64_t need =
+        p->expr.num_temps * kern_align(kern_nest_tile_elems(&plan->nest) * temp_bytes(p));
     for (uint32_t o = 0; o <= p->call->num_inputs; o++) {
         if (!is_loaded(p, o)) continue;
         need += 2 * kern_align(plan->sram_elems[o] * vnpu_dtype_bytes(dtype_of(p, o)));
@@ -108,7 +110,8 @@ static uint64_t vector_cost(const pointwise_t *p, uint64_t elems) {
         if (insn->op == VNPU_OP_V_BINARY) cls = kern_class_binary(insn->func);
         cycles += kern_cost_vector(&p->context->machine, 1, elems, cls);
         if (insn->func2 != 0)
-            cycles += kern_cost_vector(&p->context->machine, 1, elems, kern_class_binary(insn->func2));
+            cycles +=
+                kern_cost_vector(&p->context->machine, 1, elems, kern_class_binary(insn->func2));
     }
     return cycles;
 }
@@ -256,7 +259,8 @@ static vnpu_insn_t *emit_move(coder_t *c, uint32_t operand, kern_queue_t queue) 
     kern_term_t far[KERN_NEST_DIMS], near[KERN_NEST_DIMS];
     for (uint32_t i = 0; i < count; i++) {
         far[i] = (kern_term_t){&nest->axis[order[i]], stride[order[i]], false};
-        near[i] = (kern_term_t){&nest->axis[order[i]], c->plan->sram_stride[operand][order[i]], false};
+        near[i] =
+            (kern_term_t){&nest->axis[order[i]], c->plan->sram_stride[operand][order[i]], false};
     }
     vnpu_ap_t dram = kern_ap_terms(VNPU_SPACE_DRAM, dtype_of(c->p, operand), 0, far, count, true);
     vnpu_ap_t sram = kern_ap_terms(VNPU_SPACE_SRAM, dtype_of(c->p, operand), c->sram[operand], near,
@@ -458,7 +462,8 @@ vnpu_status_t kern_pointwise(kern_context_t *context, vnpu_stream_t stream,
     pointwise_t p = {.context = context, .stream = stream, .call = call};
     const char *reason = kern_expr_compile(call, &p.expr);
     if (reason)
-        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "%s: expression: %s", call->name, reason);
+        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "%s: expression: %s", call->name,
+                         reason);
     vnpu_status_t status = check_call(context, call);
     if (status != VNPU_OK || kern_numel(&call->out) == 0) return status;
     p.iter.ndims = call->out.ndims;

@@ -13,8 +13,9 @@ static uint32_t operand_buffers(const kern_rows_coder_t *c, uint32_t operand) {
 }
 
 uint16_t kern_rows_operand(const kern_rows_coder_t *c, uint32_t operand, kern_shape_t shape) {
-    vnpu_ap_t ap = kern_rowset_ap(c->rows, VNPU_SPACE_SRAM, c->call->dtype[operand], c->sram[operand], shape,
-                                  c->rows->nest.inner, operand_buffers(c, operand));
+    vnpu_ap_t ap =
+        kern_rowset_ap(c->rows, VNPU_SPACE_SRAM, c->call->dtype[operand], c->sram[operand], shape,
+                       c->rows->nest.inner, operand_buffers(c, operand));
     return kern_ap(c->builder, &ap);
 }
 
@@ -31,7 +32,8 @@ vnpu_insn_t *kern_rows_unary(const kern_rows_coder_t *c, uint8_t func, uint16_t 
     return insn;
 }
 
-vnpu_insn_t *kern_rows_binary(const kern_rows_coder_t *c, uint8_t func, uint16_t dst, uint16_t a, uint16_t b) {
+vnpu_insn_t *kern_rows_binary(const kern_rows_coder_t *c, uint8_t func, uint16_t dst, uint16_t a,
+                              uint16_t b) {
     vnpu_insn_t *insn = kern_emit(c->builder, KERN_VECTOR, VNPU_OP_V_BINARY);
     insn->func = func;
     insn->dst = dst;
@@ -40,7 +42,8 @@ vnpu_insn_t *kern_rows_binary(const kern_rows_coder_t *c, uint8_t func, uint16_t
     return insn;
 }
 
-vnpu_insn_t *kern_rows_reduce(const kern_rows_coder_t *c, uint8_t func, uint8_t map, uint32_t base, uint16_t src) {
+vnpu_insn_t *kern_rows_reduce(const kern_rows_coder_t *c, uint8_t func, uint8_t map, uint32_t base,
+                              uint16_t src) {
     uint8_t r = kern_rowset_r_mask(c->rows);
     if (r != 0) {
         kern_stream_t *stream = &c->builder->stream[KERN_VECTOR];
@@ -68,8 +71,14 @@ vnpu_insn_t *kern_rows_reduce(const kern_rows_coder_t *c, uint8_t func, uint8_t 
 }
 
 static vnpu_insn_t *load_one(const kern_rows_coder_t *c, uint32_t operand, kern_shape_t shape) {
-    kern_rowset_move_t move = {KERN_LOAD, shape, c->call->dtype[operand], c->call->dtype[operand], c->arg[operand],
-                               c->call->iter.stride[operand], c->sram[operand], c->rows->nest.inner,
+    kern_rowset_move_t move = {KERN_LOAD,
+                               shape,
+                               c->call->dtype[operand],
+                               c->call->dtype[operand],
+                               c->arg[operand],
+                               c->call->iter.stride[operand],
+                               c->sram[operand],
+                               c->rows->nest.inner,
                                operand_buffers(c, operand)};
     return kern_rowset_emit_move(c->rows, c->builder, &move);
 }
@@ -89,17 +98,22 @@ uint32_t kern_rows_load(const kern_rows_coder_t *c, bool columns) {
 
 /* ---- programs ---- */
 
-static bool is_f32_tile(uint32_t operand) { return operand == ROWS_IN || operand == ROWS_OUT; }
+static bool is_f32_tile(uint32_t operand) {
+    return operand == ROWS_IN || operand == ROWS_OUT;
+}
 
 static bool plan(const kern_rows_t *call, kern_rowset_t *rows) {
-    kern_rowset_need_t need = {.elem_bytes = 2 * (vnpu_dtype_bytes(call->dtype[ROWS_IN]) + vnpu_dtype_bytes(call->dtype[ROWS_OUT])) + 4,
+    kern_rowset_need_t need = {.elem_bytes = 2 * (vnpu_dtype_bytes(call->dtype[ROWS_IN]) +
+                                                  vnpu_dtype_bytes(call->dtype[ROWS_OUT])) +
+                                             4,
                                .row_bytes = 4 * VNPU_PARTIALS + 2 * 4 + 4 * 4,
                                .fixed_bytes = 2048};
     if (call->kind == KERN_ROWS_LOG_SOFTMAX) need.elem_bytes += 4;
     for (uint32_t o = ROWS_WEIGHT; o <= ROWS_BIAS; o++) {
         if (call->has[o]) need.column_bytes += 2 * vnpu_dtype_bytes(call->dtype[o]);
     }
-    return kern_rowset_plan(&call->context->machine, &call->iter, call->kept, &need, false, true, rows);
+    return kern_rowset_plan(&call->context->machine, &call->iter, call->kept, &need, false, true,
+                            rows);
 }
 
 static kern_shape_t shape_of(uint32_t operand) {
@@ -113,8 +127,9 @@ static void declare(kern_rows_coder_t *c) {
         if (!call->has[o]) continue;
         bool is_read = o == ROWS_IN || o == ROWS_WEIGHT || o == ROWS_BIAS;
         c->arg[o] = kern_arg(c->builder, is_read ? VNPU_ARG_IN : VNPU_ARG_OUT);
-        c->sram[o] = kern_sram(c->builder, kern_rowset_pitch(c->rows, call->dtype[o], shape_of(o)) *
-                                               vnpu_dtype_bytes(call->dtype[o]) * operand_buffers(c, o));
+        c->sram[o] =
+            kern_sram(c->builder, kern_rowset_pitch(c->rows, call->dtype[o], shape_of(o)) *
+                                      vnpu_dtype_bytes(call->dtype[o]) * operand_buffers(c, o));
     }
     uint64_t tile = kern_rowset_pitch(c->rows, VNPU_F32, KERN_TILE) * 4;
     c->work = kern_sram(c->builder, tile);
@@ -128,15 +143,22 @@ static void declare(kern_rows_coder_t *c) {
 }
 
 static void store_one(const kern_rows_coder_t *c, uint32_t operand, kern_ring_t ring) {
-    kern_rowset_move_t move = {KERN_STORE, shape_of(operand), c->call->dtype[operand], c->call->dtype[operand],
-                               c->arg[operand], c->call->iter.stride[operand], c->sram[operand],
-                               c->rows->nest.inner, operand_buffers(c, operand)};
+    kern_rowset_move_t move = {KERN_STORE,
+                               shape_of(operand),
+                               c->call->dtype[operand],
+                               c->call->dtype[operand],
+                               c->arg[operand],
+                               c->call->iter.stride[operand],
+                               c->sram[operand],
+                               c->rows->nest.inner,
+                               operand_buffers(c, operand)};
     vnpu_insn_t *insn = kern_rowset_emit_move(c->rows, c->builder, &move);
     kern_wait(insn, ring.full, 1);
     kern_signal(insn, ring.free, 1);
 }
 
-/* Means and reciprocal deviations of a tile of rows go out as vectors, through a ring of their own. */
+/* Means and reciprocal deviations of a tile of rows go out as vectors, through a ring of their own.
+ */
 static void emit_statistics(const kern_rows_coder_t *c, const kern_ring_t ring[2]) {
     for (uint32_t o = ROWS_MEAN; o <= ROWS_RSTD; o++) {
         if (!c->call->has[o]) continue;
@@ -149,12 +171,15 @@ static void emit_statistics(const kern_rows_coder_t *c, const kern_ring_t ring[2
 }
 
 static void generate(const kern_rows_t *call, const kern_rowset_t *rows, kern_builder_t *builder) {
-    kern_rows_coder_t c = {.call = call, .rows = rows, .builder = builder,
+    kern_rows_coder_t c = {.call = call,
+                           .rows = rows,
+                           .builder = builder,
                            .has_passes = kern_rowset_r_mask(rows) != 0};
     declare(&c);
     kern_ring_t statistics[2];
     for (uint32_t o = ROWS_MEAN; o <= ROWS_RSTD; o++) {
-        if (call->has[o]) statistics[o - ROWS_MEAN] = kern_ring(builder, KERN_STORE, operand_buffers(&c, o));
+        if (call->has[o])
+            statistics[o - ROWS_MEAN] = kern_ring(builder, KERN_STORE, operand_buffers(&c, o));
     }
     uint32_t fixed = 0;
     for (uint32_t o = ROWS_WEIGHT; o <= ROWS_BIAS && !c.has_passes; o++) {
@@ -200,11 +225,13 @@ static vnpu_status_t launch(const kern_rows_t *call) {
     if (!entry) {
         kern_rowset_t rows;
         if (!plan(call, &rows))
-            return kern_fail(call->context, VNPU_ERROR_UNSUPPORTED, "%s: no tile fits the SRAM", name_of(call));
+            return kern_fail(call->context, VNPU_ERROR_UNSUPPORTED, "%s: no tile fits the SRAM",
+                             name_of(call));
         kern_builder_t builder;
         kern_builder_init(&builder, &call->context->machine, name_of(call));
         generate(call, &rows, &builder);
-        vnpu_status_t status = kern_add_program(call->context, &key, &builder, rows.nest.grid, &entry);
+        vnpu_status_t status =
+            kern_add_program(call->context, &key, &builder, rows.nest.grid, &entry);
         kern_builder_fini(&builder);
         if (status != VNPU_OK) return status;
     }
@@ -229,8 +256,9 @@ static vnpu_status_t run(const kern_rows_t *call) {
     int64_t part;
     int32_t cut = kern_rowset_cut(&call->iter, call->kept, &part);
     if (cut == -2)
-        return kern_fail(call->context, VNPU_ERROR_UNSUPPORTED, "%s: a row of %lld elements is too long",
-                         name_of(call), (long long)call->iter.size[call->kept]);
+        return kern_fail(call->context, VNPU_ERROR_UNSUPPORTED,
+                         "%s: a row of %lld elements is too long", name_of(call),
+                         (long long)call->iter.size[call->kept]);
     if (cut < 0) return launch(call);
     for (int64_t at = 0; at < call->iter.size[cut]; at += part) {
         kern_rows_t piece = *call;
@@ -238,7 +266,8 @@ static vnpu_status_t run(const kern_rows_t *call) {
         piece.iter.size[cut] = left < part ? left : part;
         for (uint32_t o = 0; o < ROWS_OPERANDS; o++) {
             if (call->has[o])
-                piece.address[o] += (uint64_t)(at * call->iter.stride[o][cut]) * vnpu_dtype_bytes(call->dtype[o]);
+                piece.address[o] +=
+                    (uint64_t)(at * call->iter.stride[o][cut]) * vnpu_dtype_bytes(call->dtype[o]);
         }
         if (piece.iter.size[cut] == 1 && call->kept > 1) drop_dim(&piece, (uint32_t)cut);
         vnpu_status_t status = run(&piece);
@@ -256,7 +285,8 @@ static vnpu_status_t check_pair(kern_context_t *context, const char *name, const
     if (status != VNPU_OK) return status;
     char a[160], b[160];
     if (!kern_same_sizes(out, in))
-        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "%s: in is %s, out is %s: sizes must agree", name,
+        return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                         "%s: in is %s, out is %s: sizes must agree", name,
                          kern_describe(in, a, sizeof a), kern_describe(out, b, sizeof b));
     if (!kern_dtype_is_float(in->dtype) || !kern_dtype_is_float(out->dtype))
         return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "%s: %s to %s: floats are needed", name,
@@ -280,8 +310,10 @@ vnpu_status_t kern_softmax(kern_context_t *context, vnpu_stream_t stream, const 
         one[i].size[0] = one[i].stride[0] = 1;
     }
     if (dim >= one[0].ndims)
-        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "softmax: dimension %u of %u", dim, one[0].ndims);
-    kern_rows_t call = {.context = context, .stream = stream,
+        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "softmax: dimension %u of %u", dim,
+                         one[0].ndims);
+    kern_rows_t call = {.context = context,
+                        .stream = stream,
                         .kind = is_log ? KERN_ROWS_LOG_SOFTMAX : KERN_ROWS_SOFTMAX};
     const kern_tensor_t *operand[2] = {&one[1], &one[0]};
     set_operand(&call, ROWS_IN, in);
@@ -292,9 +324,11 @@ vnpu_status_t kern_softmax(kern_context_t *context, vnpu_stream_t stream, const 
 }
 
 /* The parameter over the normalised dimensions only, seen with the input's dimensions. */
-static vnpu_status_t spread(kern_context_t *context, const kern_tensor_t *in, const kern_tensor_t *small,
-                            bool is_column, uint32_t norm_dims, const char *name, kern_tensor_t *out) {
-    uint32_t kept = in->ndims - norm_dims, first = is_column ? kept : 0, count = is_column ? norm_dims : kept;
+static vnpu_status_t spread(kern_context_t *context, const kern_tensor_t *in,
+                            const kern_tensor_t *small, bool is_column, uint32_t norm_dims,
+                            const char *name, kern_tensor_t *out) {
+    uint32_t kept = in->ndims - norm_dims, first = is_column ? kept : 0,
+             count = is_column ? norm_dims : kept;
     vnpu_status_t status = kern_check_tensor(context, "layer_norm", name, small);
     if (status != VNPU_OK) return status;
     *out = *small;
@@ -308,8 +342,9 @@ static vnpu_status_t spread(kern_context_t *context, const kern_tensor_t *in, co
     }
     char a[160], b[160];
     if (!is_right || !kern_dtype_is_float(small->dtype))
-        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "layer_norm: %s is %s for in %s over %u dimensions", name,
-                         kern_describe(small, a, sizeof a), kern_describe(in, b, sizeof b), norm_dims);
+        return kern_fail(
+            context, VNPU_ERROR_INVALID_VALUE, "layer_norm: %s is %s for in %s over %u dimensions",
+            name, kern_describe(small, a, sizeof a), kern_describe(in, b, sizeof b), norm_dims);
     return VNPU_OK;
 }
 
@@ -330,10 +365,14 @@ typedef struct norm_call {
     double eps;
 } norm_call_t;
 
-static vnpu_status_t layer_norm(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
-                                const kern_tensor_t *in, const norm_call_t *norm, bool *out_is_direct) {
+static vnpu_status_t layer_norm(kern_context_t *context, vnpu_stream_t stream,
+                                const kern_tensor_t *out, const kern_tensor_t *in,
+                                const norm_call_t *norm, bool *out_is_direct) {
     static const char *const name[4] = {"weight", "bias", "mean", "rstd"};
-    kern_rows_t call = {.context = context, .stream = stream, .kind = KERN_ROWS_LAYER_NORM, .eps = (float)norm->eps};
+    kern_rows_t call = {.context = context,
+                        .stream = stream,
+                        .kind = KERN_ROWS_LAYER_NORM,
+                        .eps = (float)norm->eps};
     kern_tensor_t spread_out[4], nothing = {.dtype = VNPU_F32, .ndims = in->ndims};
     const kern_tensor_t *operand[ROWS_OPERANDS] = {in, out};
     for (uint32_t d = 0; d < in->ndims; d++)
@@ -343,7 +382,8 @@ static vnpu_status_t layer_norm(kern_context_t *context, vnpu_stream_t stream, c
     for (uint32_t i = 0; i < 4; i++) {
         operand[ROWS_WEIGHT + i] = &nothing;
         if (!norm->small[i]) continue;
-        vnpu_status_t status = spread(context, in, norm->small[i], i < 2, norm->norm_dims, name[i], &spread_out[i]);
+        vnpu_status_t status =
+            spread(context, in, norm->small[i], i < 2, norm->norm_dims, name[i], &spread_out[i]);
         if (status != VNPU_OK) return status;
         set_operand(&call, ROWS_WEIGHT + i, norm->small[i]);
         operand[ROWS_WEIGHT + i] = &spread_out[i];
@@ -354,37 +394,45 @@ static vnpu_status_t layer_norm(kern_context_t *context, vnpu_stream_t stream, c
 }
 
 /* Normalised dimensions that do not continue each other: by way of dense copies. */
-static vnpu_status_t layer_norm_dense(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
-                                      const kern_tensor_t *in, const norm_call_t *norm) {
+static vnpu_status_t layer_norm_dense(kern_context_t *context, vnpu_stream_t stream,
+                                      const kern_tensor_t *out, const kern_tensor_t *in,
+                                      const norm_call_t *norm) {
     kern_tensor_t dense_in = dense_like(in), dense_out = dense_like(out);
     size_t elems = (size_t)kern_numel(in);
-    vnpu_status_t status = vnpu_mem_alloc(context->device, elems * vnpu_dtype_bytes(in->dtype), &dense_in.address);
+    vnpu_status_t status =
+        vnpu_mem_alloc(context->device, elems * vnpu_dtype_bytes(in->dtype), &dense_in.address);
     if (status == VNPU_OK)
-        status = vnpu_mem_alloc(context->device, elems * vnpu_dtype_bytes(out->dtype), &dense_out.address);
+        status = vnpu_mem_alloc(context->device, elems * vnpu_dtype_bytes(out->dtype),
+                                &dense_out.address);
     if (status != VNPU_OK) {
         status = kern_fail_driver(context, status, "layer_norm: scratch");
     } else {
         bool is_direct = false;
         status = kern_copy(context, stream, &dense_in, in);
-        if (status == VNPU_OK) status = layer_norm(context, stream, &dense_out, &dense_in, norm, &is_direct);
+        if (status == VNPU_OK)
+            status = layer_norm(context, stream, &dense_out, &dense_in, norm, &is_direct);
         if (status == VNPU_OK && !is_direct)
-            status = kern_fail(context, VNPU_ERROR_UNSUPPORTED, "layer_norm: weight or bias is not contiguous");
+            status = kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                               "layer_norm: weight or bias is not contiguous");
         if (status == VNPU_OK) status = kern_copy(context, stream, out, &dense_out);
     }
     vnpu_status_t freed = vnpu_mem_free(context->device, dense_in.address);
     if (freed == VNPU_OK) freed = vnpu_mem_free(context->device, dense_out.address);
-    if (status == VNPU_OK && freed != VNPU_OK) status = kern_fail_driver(context, freed, "layer_norm: scratch");
+    if (status == VNPU_OK && freed != VNPU_OK)
+        status = kern_fail_driver(context, freed, "layer_norm: scratch");
     return status;
 }
 
-vnpu_status_t kern_layer_norm(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
-                              const kern_tensor_t *in, const kern_tensor_t *weight, const kern_tensor_t *bias,
-                              const kern_tensor_t *mean, const kern_tensor_t *rstd, uint32_t norm_dims, double eps) {
+vnpu_status_t kern_layer_norm(kern_context_t *context, vnpu_stream_t stream,
+                              const kern_tensor_t *out, const kern_tensor_t *in,
+                              const kern_tensor_t *weight, const kern_tensor_t *bias,
+                              const kern_tensor_t *mean, const kern_tensor_t *rstd,
+                              uint32_t norm_dims, double eps) {
     vnpu_status_t status = check_pair(context, "layer_norm", out, in);
     if (status != VNPU_OK) return status;
     if (norm_dims == 0 || norm_dims > in->ndims || !((float)eps >= 0))
-        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "layer_norm: %u of %u dimensions, eps %g", norm_dims,
-                         in->ndims, eps);
+        return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                         "layer_norm: %u of %u dimensions, eps %g", norm_dims, in->ndims, eps);
     if (kern_numel(in) == 0) return VNPU_OK;
     norm_call_t norm = {{weight, bias, mean, rstd}, norm_dims, eps};
     bool is_direct = false;

@@ -42,7 +42,8 @@ static uint32_t contiguous_kept(const kern_iter_t *iter, uint32_t kept) {
     return iter->size[kept] > 1 ? best : kept;
 }
 
-/* Rows of a tile: the contiguous kept dimension first, then from the inside out, while the tile stays within `elems`. */
+/* Rows of a tile: the contiguous kept dimension first, then from the inside out, while the tile
+ * stays within `elems`. */
 static void grow_rows(kern_rowset_t *rows, const kern_iter_t *iter, const vnpu_machine_t *machine,
                       const kern_rowset_need_t *need, uint64_t width, uint64_t elems) {
     int64_t tile[KERN_NEST_DIMS] = {1, 1, 1, 1, 1};
@@ -123,10 +124,11 @@ static void row_strides(const kern_rowset_t *rows, int64_t pitch, int64_t stride
     }
 }
 
-vnpu_ap_t kern_rowset_ap(const kern_rowset_t *rows, vnpu_space_t space, vnpu_dtype_t dtype, int64_t base,
-                         kern_shape_t shape, uint8_t level, uint32_t buffers) {
+vnpu_ap_t kern_rowset_ap(const kern_rowset_t *rows, vnpu_space_t space, vnpu_dtype_t dtype,
+                         int64_t base, kern_shape_t shape, uint8_t level, uint32_t buffers) {
     int64_t stride[KERN_NEST_DIMS], pitch = 0, along = 0;
-    bool has_r = shape == KERN_TILE || shape == KERN_ROW_B || shape == KERN_COLUMN_B || shape == KERN_ONE_TILE;
+    bool has_r = shape == KERN_TILE || shape == KERN_ROW_B || shape == KERN_COLUMN_B ||
+                 shape == KERN_ONE_TILE;
     if (shape == KERN_TILE) pitch = rows->width;
     if (shape == KERN_ROW || shape == KERN_ROW_B) pitch = 1;
     if (shape == KERN_PARTIAL) pitch = VNPU_PARTIALS;
@@ -164,12 +166,15 @@ vnpu_insn_t *kern_rowset_emit_move(const kern_rowset_t *rows, kern_builder_t *bu
         near[i] = (kern_term_t){&rows->nest.axis[order[i]], dense[order[i]], false};
     }
     vnpu_ap_t dram = kern_ap_terms(VNPU_SPACE_DRAM, move->dram_dtype, 0, far, count, true);
-    vnpu_ap_t sram = kern_ap_terms(VNPU_SPACE_SRAM, move->sram_dtype, move->sram, near, count, false);
+    vnpu_ap_t sram =
+        kern_ap_terms(VNPU_SPACE_SRAM, move->sram_dtype, move->sram, near, count, false);
     dram.arg = move->arg;
-    kern_ap_rotate(&sram, move->level, move->buffers, kern_rowset_pitch(rows, move->sram_dtype, move->shape));
+    kern_ap_rotate(&sram, move->level, move->buffers,
+                   kern_rowset_pitch(rows, move->sram_dtype, move->shape));
     kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
     bool is_turned = sram.ndims > 1 && sram.dim[sram.ndims - 1].stride != 1;
-    vnpu_insn_t *insn = kern_emit(builder, move->queue, is_turned ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
+    vnpu_insn_t *insn =
+        kern_emit(builder, move->queue, is_turned ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
     bool is_store = move->queue == KERN_STORE;
     insn->dst = kern_ap(builder, is_store ? &dram : &sram);
     insn->src[0] = kern_ap(builder, is_store ? &sram : &dram);
@@ -178,7 +183,9 @@ vnpu_insn_t *kern_rowset_emit_move(const kern_rowset_t *rows, kern_builder_t *bu
 
 /* ---- loops ---- */
 
-static bool has_loop(const kern_axis_t *axis) { return axis->level != VNPU_NO_LOOP; }
+static bool has_loop(const kern_axis_t *axis) {
+    return axis->level != VNPU_NO_LOOP;
+}
 
 void kern_rowset_open_kept(const kern_rowset_t *rows, kern_builder_t *builder) {
     for (uint32_t d = 0; d < rows->kept; d++) {
@@ -202,14 +209,15 @@ void kern_rowset_close_r(const kern_rowset_t *rows, kern_builder_t *builder) {
 
 /* ---- from tensors ---- */
 
-static void gather_dims(const kern_tensor_t *const *operand, uint32_t count, uint32_t mask, bool wanted,
-                        kern_iter_t *iter) {
+static void gather_dims(const kern_tensor_t *const *operand, uint32_t count, uint32_t mask,
+                        bool wanted, kern_iter_t *iter) {
     *iter = (kern_iter_t){.num_operands = count};
     for (uint32_t d = 0; d < operand[0]->ndims; d++) {
         if ((mask >> d & 1u) != wanted) continue;
         iter->size[iter->ndims] = operand[0]->size[d];
         for (uint32_t o = 0; o < count; o++)
-            iter->stride[o][iter->ndims] = operand[o]->size[d] > 1 || o == 0 ? operand[o]->stride[d] : 0;
+            iter->stride[o][iter->ndims] =
+                operand[o]->size[d] > 1 || o == 0 ? operand[o]->stride[d] : 0;
         iter->ndims++;
     }
     kern_iter_collapse(iter, true);

@@ -100,7 +100,9 @@ uint64_t kern_arg_f32(double value) {
     return bits;
 }
 
-uint64_t kern_arg_i64(int64_t value) { return (uint64_t)value; }
+uint64_t kern_arg_i64(int64_t value) {
+    return (uint64_t)value;
+}
 
 /* ---- iteration spaces ---- */
 

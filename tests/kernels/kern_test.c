@@ -37,7 +37,9 @@ uint32_t test_random(void) {
     return (uint32_t)(state >> 32);
 }
 
-double test_uniform(double a, double b) { return a + (b - a) * (test_random() / 4294967296.0); }
+double test_uniform(double a, double b) {
+    return a + (b - a) * (test_random() / 4294967296.0);
+}
 
 int64_t test_numel(const kern_tensor_t *tensor) {
     int64_t elems = 1;
@@ -111,19 +113,19 @@ void test_set(const kern_tensor_t *tensor, int64_t linear, double value) {
         memcpy(p, &bits, 2);
         return;
     case VNPU_F16: /* small halves of integers: exact */
-        {
-            uint16_t half = 0;
-            double magnitude = fabs(value);
-            int exponent = 0;
-            if (magnitude > 0) {
-                (void)frexp(magnitude, &exponent);
-                uint32_t fraction = (uint32_t)ldexp(magnitude, 11 - exponent);
-                half = (uint16_t)((uint32_t)(exponent + 14) << 10 | (fraction & 1023u));
-            }
-            if (value < 0) half |= 0x8000;
-            memcpy(p, &half, 2);
-            return;
+    {
+        uint16_t half = 0;
+        double magnitude = fabs(value);
+        int exponent = 0;
+        if (magnitude > 0) {
+            (void)frexp(magnitude, &exponent);
+            uint32_t fraction = (uint32_t)ldexp(magnitude, 11 - exponent);
+            half = (uint16_t)((uint32_t)(exponent + 14) << 10 | (fraction & 1023u));
         }
+        if (value < 0) half |= 0x8000;
+        memcpy(p, &half, 2);
+        return;
+    }
     case VNPU_BOOL: i = value != 0; break;
     default: break;
     }
@@ -139,7 +141,8 @@ void test_fill(const kern_tensor_t *tensor, double low, double high) {
     }
 }
 
-kern_tensor_t test_permuted(vnpu_dtype_t dtype, uint32_t ndims, const int64_t *size, const uint32_t *order) {
+kern_tensor_t test_permuted(vnpu_dtype_t dtype, uint32_t ndims, const int64_t *size,
+                            const uint32_t *order) {
     kern_tensor_t tensor = {.dtype = dtype, .ndims = ndims};
     int64_t elems = 1;
     for (uint32_t i = ndims; i-- > 0;) {
@@ -177,6 +180,6 @@ kern_tensor_t test_view(const kern_tensor_t *tensor, uint32_t ndims, const int64
 }
 
 void test_ok(kern_context_t *context, vnpu_status_t status, const char *what) {
-    cr_assert_eq(status, VNPU_OK, "%s: status %d: %s / %s", what, (int)status, kern_error_detail(context),
-                 shim_detail());
+    cr_assert_eq(status, VNPU_OK, "%s: status %d: %s / %s", what, (int)status,
+                 kern_error_detail(context), shim_detail());
 }

@@ -1,4 +1,5 @@
-/* Tensors for the kernel tests: strided layouts in device memory, read and written element by element. */
+/* Tensors for the kernel tests: strided layouts in device memory, read and written element by
+ * element. */
 #ifndef KERN_TEST_H
 #define KERN_TEST_H
 
@@ -20,12 +21,14 @@ extern const uint32_t test_num_machines;
 kern_context_t *test_open(uint32_t i);
 void test_close(kern_context_t *context);
 
-uint32_t test_random(void);         /* deterministic */
+uint32_t test_random(void); /* deterministic */
 double test_uniform(double a, double b);
 
-/* Dense row-major tensor, or with the given dimension order outermost first (a permutation), filled with random values of its type. */
+/* Dense row-major tensor, or with the given dimension order outermost first (a permutation), filled
+ * with random values of its type. */
 kern_tensor_t test_tensor(vnpu_dtype_t dtype, uint32_t ndims, const int64_t *size);
-kern_tensor_t test_permuted(vnpu_dtype_t dtype, uint32_t ndims, const int64_t *size, const uint32_t *order);
+kern_tensor_t test_permuted(vnpu_dtype_t dtype, uint32_t ndims, const int64_t *size,
+                            const uint32_t *order);
 void test_release(kern_tensor_t *tensor);
 void test_fill(const kern_tensor_t *tensor, double low, double high);
 int64_t test_numel(const kern_tensor_t *tensor);
@@ -35,7 +38,8 @@ double test_get(const kern_tensor_t *tensor, int64_t linear);
 int64_t test_get_int(const kern_tensor_t *tensor, int64_t linear);
 void test_set(const kern_tensor_t *tensor, int64_t linear, double value);
 /* A view with the same memory: sizes and strides replaced. */
-kern_tensor_t test_view(const kern_tensor_t *tensor, uint32_t ndims, const int64_t *size, const int64_t *stride);
+kern_tensor_t test_view(const kern_tensor_t *tensor, uint32_t ndims, const int64_t *size,
+                        const int64_t *stride);
 /* Asserts that status is VNPU_OK, with the texts of library and device. */
 void test_ok(kern_context_t *context, vnpu_status_t status, const char *what);
 

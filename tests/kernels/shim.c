@@ -30,7 +30,8 @@ void shim_open(const char *config, const char *overrides, dev_exec_mode_t mode, 
     snprintf(path, sizeof path, "%s/configs/%s.ini", VNPU_SOURCE_DIR, config);
     must(sim_config_load(path, overrides, &shim.config, &shim.err), path);
     must(dev_machine_init(&shim.machine, shim.config, &shim.err), "machine");
-    must(dev_memory_create(8ull << 30, DEV_BACKING_FULL, 2ull << 30, &shim.memory, &shim.err), "memory");
+    must(dev_memory_create(8ull << 30, DEV_BACKING_FULL, 2ull << 30, &shim.memory, &shim.err),
+         "memory");
     dev_exec_options_t options = {.mode = mode, .threads = 1, .seed = seed};
     must(dev_exec_create(&shim.machine, shim.memory, &options, &shim.exec, &shim.err), "executor");
 }
@@ -50,7 +51,9 @@ vnpu_addr_t shim_alloc(size_t bytes) {
     return address;
 }
 
-void shim_free(vnpu_addr_t address) { must(dev_memory_free(shim.memory, 1, address, &shim.err), "free"); }
+void shim_free(vnpu_addr_t address) {
+    must(dev_memory_free(shim.memory, 1, address, &shim.err), "free");
+}
 
 void *shim_host(vnpu_addr_t address, size_t bytes) {
     void *pointer = dev_memory_translate(shim.memory, 1, address, bytes ? bytes : 1, &shim.err);
@@ -58,10 +61,18 @@ void *shim_host(vnpu_addr_t address, size_t bytes) {
     return pointer;
 }
 
-const char *shim_detail(void) { return shim.err.text; }
-const dev_launch_t *shim_last_launch(void) { return &shim.last; }
-uint64_t shim_launches(void) { return shim.launches; }
-uint64_t shim_modules(void) { return shim.modules; }
+const char *shim_detail(void) {
+    return shim.err.text;
+}
+const dev_launch_t *shim_last_launch(void) {
+    return &shim.last;
+}
+uint64_t shim_launches(void) {
+    return shim.launches;
+}
+uint64_t shim_modules(void) {
+    return shim.modules;
+}
 
 /* ---- what the library calls ---- */
 
@@ -104,12 +115,14 @@ vnpu_status_t vnpu_device_machine(int device, vnpu_machine_t *out) {
     return VNPU_OK;
 }
 
-vnpu_status_t vnpu_module_load(int device, const void *image, size_t bytes, vnpu_module_t *out_module) {
+vnpu_status_t vnpu_module_load(int device, const void *image, size_t bytes,
+                               vnpu_module_t *out_module) {
     *out_module = 0;
     if (device != 0 || shim.modules == MAX_MODULES) return VNPU_ERROR_INVALID_VALUE;
     sim_status_t status =
         dev_program_load(image, bytes, &shim.machine, &shim.program[shim.modules], &shim.err);
-    if (status != SIM_OK) return status == SIM_ERROR_UNSUPPORTED ? VNPU_ERROR_UNSUPPORTED : VNPU_ERROR_INVALID_IMAGE;
+    if (status != SIM_OK)
+        return status == SIM_ERROR_UNSUPPORTED ? VNPU_ERROR_UNSUPPORTED : VNPU_ERROR_INVALID_IMAGE;
     *out_module = ++shim.modules;
     return VNPU_OK;
 }
@@ -118,8 +131,8 @@ vnpu_status_t vnpu_module_unload(vnpu_module_t module) {
     return module >= 1 && module <= shim.modules ? VNPU_OK : VNPU_ERROR_INVALID_HANDLE;
 }
 
-vnpu_status_t vnpu_launch(vnpu_module_t module, const vnpu_launch_config_t *config, const uint64_t *args,
-                          uint32_t num_args) {
+vnpu_status_t vnpu_launch(vnpu_module_t module, const vnpu_launch_config_t *config,
+                          const uint64_t *args, uint32_t num_args) {
     if (module < 1 || module > shim.modules) return VNPU_ERROR_INVALID_HANDLE;
     const dev_program_t *program = shim.program[module - 1];
     if (num_args != program->header.num_args) return VNPU_ERROR_INVALID_VALUE;
@@ -145,7 +158,8 @@ vnpu_status_t vnpu_mem_free(int device, vnpu_addr_t address) {
     return VNPU_OK;
 }
 
-vnpu_status_t vnpu_memset(vnpu_addr_t dst, uint64_t pattern, uint32_t width, size_t count, vnpu_stream_t stream) {
+vnpu_status_t vnpu_memset(vnpu_addr_t dst, uint64_t pattern, uint32_t width, size_t count,
+                          vnpu_stream_t stream) {
     (void)stream;
     uint8_t *bytes = shim_host(dst, width * count);
     for (size_t i = 0; i < count; i++)

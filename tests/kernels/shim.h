@@ -1,6 +1,7 @@
 /*
- * The driver calls that the kernel library makes, served by the device library in this process: no rings, no time, values
- * only. Kernel tests link it instead of libvnpu, so that they also run in the executor's chaos mode.
+ * The driver calls that the kernel library makes, served by the device library in this process: no
+ * rings, no time, values only. Kernel tests link it instead of libvnpu, so that they also run in
+ * the executor's chaos mode.
  */
 #ifndef SHIM_H
 #define SHIM_H
@@ -8,7 +9,8 @@
 #include "device/dev_exec.h"
 #include "driver/vnpu.h"
 
-/* config: "default" or "tiny"; overrides as in sim_config_load, or NULL. Aborts the test on failure. */
+/* config: "default" or "tiny"; overrides as in sim_config_load, or NULL. Aborts the test on
+ * failure. */
 void shim_open(const char *config, const char *overrides, dev_exec_mode_t mode, uint64_t seed);
 void shim_close(void);
 vnpu_addr_t shim_alloc(size_t bytes);

@@ -13,7 +13,8 @@ static double activate(kern_activation_t activation, double x) {
     case KERN_ACT_NONE: return x;
     case KERN_ACT_RELU: return x > 0 ? x : 0;
     case KERN_ACT_GELU_ERF: return 0.5 * x * (1 + erf(x / sqrt(2)));
-    case KERN_ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case KERN_ACT_GELU_TANH:
+        return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
     case KERN_ACT_SILU: return x / (1 + exp(-x));
     case KERN_ACT_TANH: return tanh(x);
     }
@@ -36,18 +37,20 @@ static values_t values_of(const kern_tensor_t *t) {
 }
 
 static double at(const values_t *v, int64_t b, int64_t row, int64_t col) {
-    int64_t index = (v->batch == 1 ? 0 : b * v->rows * v->cols) + (v->rows == 1 ? 0 : row * v->cols);
+    int64_t index =
+        (v->batch == 1 ? 0 : b * v->rows * v->cols) + (v->rows == 1 ? 0 : row * v->cols);
     return v->value[index + (v->cols == 1 ? 0 : col)];
 }
 
 static void check(kern_context_t *context, const kern_gemm_t *call, const char *what) {
     test_ok(context, kern_gemm(context, 0, call), what);
     const kern_tensor_t *o = &call->out;
-    int64_t batch = o->ndims == 3 ? o->size[0] : 1, m = o->size[o->ndims - 2], n = o->size[o->ndims - 1],
-            k = call->a.size[call->a.ndims - 1];
+    int64_t batch = o->ndims == 3 ? o->size[0] : 1, m = o->size[o->ndims - 2],
+            n = o->size[o->ndims - 1], k = call->a.size[call->a.ndims - 1];
     values_t va = values_of(&call->a), vb = values_of(&call->b), vo = values_of(o), vc = {0};
     if (call->c.address) vc = values_of(&call->c);
-    int64_t step = batch * m * n > 20000 ? 7 : 1; /* a prime to tile sizes: every tile is looked at */
+    int64_t step =
+        batch * m * n > 20000 ? 7 : 1; /* a prime to tile sizes: every tile is looked at */
     for (int64_t i = 0; i < batch * m * n; i += step) {
         int64_t b = i / (m * n), row = i / n % m, col = i % n;
         double sum = 0, scale = 0;
@@ -61,16 +64,19 @@ static void check(kern_context_t *context, const kern_gemm_t *call, const char *
         want = activate(call->activation, want);
         double got = at(&vo, b, row, col), tolerance = 1e-5 * (1 + fabs(call->alpha) * scale);
         if (o->dtype == VNPU_BF16) tolerance += fabs(want) / 128;
-        cr_assert(fabs(got - want) <= tolerance, "%s: [%lld %lld %lld] k %lld: element %lld %lld %lld is %g, not %g",
-                  what, (long long)batch, (long long)m, (long long)n, (long long)k, (long long)b, (long long)row,
-                  (long long)col, got, want);
+        cr_assert(fabs(got - want) <= tolerance,
+                  "%s: [%lld %lld %lld] k %lld: element %lld %lld %lld is %g, not %g", what,
+                  (long long)batch, (long long)m, (long long)n, (long long)k, (long long)b,
+                  (long long)row, (long long)col, got, want);
     }
     free(va.value), free(vb.value), free(vo.value), free(vc.value);
 }
 
-static kern_tensor_t matrix(vnpu_dtype_t dtype, int64_t batch, int64_t rows, int64_t cols, bool turned) {
+static kern_tensor_t matrix(vnpu_dtype_t dtype, int64_t batch, int64_t rows, int64_t cols,
+                            bool turned) {
     static const uint32_t turned3[3] = {0, 2, 1}, turned2[2] = {1, 0};
-    if (batch == 1) return test_permuted(dtype, 2, (int64_t[]){rows, cols}, turned ? turned2 : NULL);
+    if (batch == 1)
+        return test_permuted(dtype, 2, (int64_t[]){rows, cols}, turned ? turned2 : NULL);
     return test_permuted(dtype, 3, (int64_t[]){batch, rows, cols}, turned ? turned3 : NULL);
 }
 
@@ -90,9 +96,10 @@ static void run_case(kern_context_t *context, const gemm_case_t *g, uint32_t var
 
 Test(gemm, shapes_default, .timeout = 120) {
     static const gemm_case_t cases[] = {
-        {1, 1, 1, 1},      {1, 127, 129, 128}, {1, 129, 127, 129}, {1, 128, 128, 128}, {1, 1, 384, 384},
-        {1, 5, 700, 3},    {1, 300, 200, 1},   {3, 17, 33, 65},    {7, 40, 64, 40},    {2, 257, 70, 300},
-        {1, 31, 2100, 90}, {1, 64, 3000, 700}, {48, 16, 32, 16},   {1, 600, 384, 400},
+        {1, 1, 1, 1},     {1, 127, 129, 128}, {1, 129, 127, 129}, {1, 128, 128, 128},
+        {1, 1, 384, 384}, {1, 5, 700, 3},     {1, 300, 200, 1},   {3, 17, 33, 65},
+        {7, 40, 64, 40},  {2, 257, 70, 300},  {1, 31, 2100, 90},  {1, 64, 3000, 700},
+        {48, 16, 32, 16}, {1, 600, 384, 400},
     };
     for (uint32_t m = 0; m < 2; m++) {
         kern_context_t *context = test_open(m);
@@ -106,8 +113,9 @@ Test(gemm, shapes_default, .timeout = 120) {
 
 Test(gemm, shapes_tiny, .timeout = 120) {
     static const gemm_case_t cases[] = {
-        {1, 1, 1, 1},  {1, 7, 8, 9},    {1, 8, 8, 8},     {1, 9, 9, 9},      {1, 1, 100, 50}, {1, 50, 100, 1},
-        {1, 65, 64, 63}, {5, 13, 17, 19}, {1, 100, 700, 90}, {2, 120, 33, 200}, {16, 8, 8, 8},   {1, 200, 300, 64},
+        {1, 1, 1, 1},      {1, 7, 8, 9},      {1, 8, 8, 8},    {1, 9, 9, 9},
+        {1, 1, 100, 50},   {1, 50, 100, 1},   {1, 65, 64, 63}, {5, 13, 17, 19},
+        {1, 100, 700, 90}, {2, 120, 33, 200}, {16, 8, 8, 8},   {1, 200, 300, 64},
     };
     for (uint32_t m = 2; m < test_num_machines; m++) {
         kern_context_t *context = test_open(m);
@@ -153,10 +161,12 @@ Test(gemm, int8) {
         for (int64_t i = 0; i < 37 * 45; i++) {
             int64_t sum = test_get_int(&call.c, i % 45);
             for (int64_t k = 0; k < 130; k++)
-                sum += test_get_int(&call.a, i / 45 * 130 + k) * test_get_int(&call.b, k * 45 + i % 45);
+                sum += test_get_int(&call.a, i / 45 * 130 + k) *
+                       test_get_int(&call.b, k * 45 + i % 45);
             cr_assert_eq(test_get_int(&call.out, i), sum);
         }
-        test_release(&call.a), test_release(&call.b), test_release(&call.out), test_release(&call.c);
+        test_release(&call.a), test_release(&call.b), test_release(&call.out),
+            test_release(&call.c);
         test_close(context);
     }
 }
@@ -164,8 +174,10 @@ Test(gemm, int8) {
 /* The bits do not hang on tiling: a whole product equals the products of its rows. */
 Test(gemm, bits_do_not_hang_on_tiles) {
     kern_context_t *context = test_open(0);
-    kern_tensor_t a = test_tensor(VNPU_F32, 2, (int64_t[]){150, 500}), b = test_tensor(VNPU_F32, 2, (int64_t[]){500, 200}),
-                  all = test_tensor(VNPU_F32, 2, (int64_t[]){150, 200}), one = test_tensor(VNPU_F32, 2, (int64_t[]){1, 200});
+    kern_tensor_t a = test_tensor(VNPU_F32, 2, (int64_t[]){150, 500}),
+                  b = test_tensor(VNPU_F32, 2, (int64_t[]){500, 200}),
+                  all = test_tensor(VNPU_F32, 2, (int64_t[]){150, 200}),
+                  one = test_tensor(VNPU_F32, 2, (int64_t[]){1, 200});
     kern_gemm_t call = {.out = all, .a = a, .b = b, .alpha = 1};
     test_ok(context, kern_gemm(context, 0, &call), "all");
     for (int64_t row = 0; row < 150; row += 37) {
@@ -173,7 +185,9 @@ Test(gemm, bits_do_not_hang_on_tiles) {
         part.a.size[0] = 1;
         part.a.address += (uint64_t)row * 500 * 4;
         test_ok(context, kern_gemm(context, 0, &part), "row");
-        cr_assert_eq(memcmp(shim_host(one.address, 800), shim_host(all.address + (uint64_t)row * 800, 800), 800), 0);
+        cr_assert_eq(memcmp(shim_host(one.address, 800),
+                            shim_host(all.address + (uint64_t)row * 800, 800), 800),
+                     0);
     }
     test_release(&a), test_release(&b), test_release(&all), test_release(&one);
     test_close(context);

@@ -37,15 +37,16 @@ static double combine(kern_reduction_t kind, double a, double x) {
     return a;
 }
 
-static void check(kern_context_t *context, kern_reduction_t kind, const kern_tensor_t *in, uint32_t mask,
-                  vnpu_dtype_t out_dtype) {
+static void check(kern_context_t *context, kern_reduction_t kind, const kern_tensor_t *in,
+                  uint32_t mask, vnpu_dtype_t out_dtype) {
     int64_t size[KERN_MAX_DIMS];
     for (uint32_t d = 0; d < in->ndims; d++)
         size[d] = mask >> d & 1u ? 1 : in->size[d];
     kern_tensor_t out = test_tensor(out_dtype, in->ndims, size);
     test_ok(context, kern_reduce(context, 0, kind, &out, in, mask), "reduce");
     int64_t outs = test_numel(&out), ins = test_numel(in);
-    double *want = malloc((size_t)(outs + 1) * sizeof *want), *scale = calloc((size_t)outs + 1, sizeof *scale);
+    double *want = malloc((size_t)(outs + 1) * sizeof *want),
+           *scale = calloc((size_t)outs + 1, sizeof *scale);
     for (int64_t i = 0; i < outs; i++)
         want[i] = start(kind);
     for (int64_t i = 0; i < ins; i++) {
@@ -60,10 +61,11 @@ static void check(kern_context_t *context, kern_reduction_t kind, const kern_ten
         double tolerance = kind == KERN_PROD ? fabs(want[i]) * 1e-4 : scale[i] * 2e-6;
         if (out_dtype != VNPU_F32 || kind == KERN_AMAX || kind == KERN_AMIN) tolerance = 0;
         double got = test_get(&out, i);
-        bool is_right = fabs(got - want[i]) <= tolerance || (isnan(got) && isnan(want[i])) || got == want[i];
-        cr_assert(is_right, "kind %d mask %x of [%lld %lld %lld %lld]: element %lld is %g, not %g", (int)kind, mask,
-                  (long long)in->size[0], (long long)in->size[1], (long long)in->size[2], (long long)in->size[3],
-                  (long long)i, got, want[i]);
+        bool is_right =
+            fabs(got - want[i]) <= tolerance || (isnan(got) && isnan(want[i])) || got == want[i];
+        cr_assert(is_right, "kind %d mask %x of [%lld %lld %lld %lld]: element %lld is %g, not %g",
+                  (int)kind, mask, (long long)in->size[0], (long long)in->size[1],
+                  (long long)in->size[2], (long long)in->size[3], (long long)i, got, want[i]);
     }
     free(want), free(scale);
     test_release(&out);
@@ -78,7 +80,8 @@ Test(reduce, masks_and_layouts, .timeout = 120) {
             for (int o = 0; o < 3; o++) {
                 kern_tensor_t in = test_permuted(VNPU_F32, 4, shapes[s], orders[o]);
                 for (uint32_t mask = 0; mask < 16; mask++)
-                    check(context, (kern_reduction_t)((mask + (uint32_t)o) % 3), &in, mask, VNPU_F32);
+                    check(context, (kern_reduction_t)((mask + (uint32_t)o) % 3), &in, mask,
+                          VNPU_F32);
                 test_release(&in);
             }
         }
@@ -107,7 +110,8 @@ Test(reduce, kinds_and_lengths, .timeout = 120) {
 Test(reduce, integers_and_truth) {
     for (uint32_t m = 0; m < test_num_machines; m += 2) {
         kern_context_t *context = test_open(m);
-        kern_tensor_t in = test_tensor(VNPU_I64, 2, (int64_t[]){60, 37}), flags = test_tensor(VNPU_BOOL, 2, (int64_t[]){60, 300});
+        kern_tensor_t in = test_tensor(VNPU_I64, 2, (int64_t[]){60, 37}),
+                      flags = test_tensor(VNPU_BOOL, 2, (int64_t[]){60, 300});
         test_fill(&in, -1e9, 1e9);
         check(context, KERN_SUM, &in, 1, VNPU_I64);
         check(context, KERN_SUM, &in, 3, VNPU_I64);
@@ -149,7 +153,8 @@ Test(reduce, one_long_row) {
 
 Test(reduce, of_nothing) {
     kern_context_t *context = test_open(0);
-    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){3, 0}), out = test_tensor(VNPU_F32, 2, (int64_t[]){3, 1});
+    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){3, 0}),
+                  out = test_tensor(VNPU_F32, 2, (int64_t[]){3, 1});
     static const double want[] = {0, NAN, 0, 0, 1, 0, 1, 0};
     for (int kind = KERN_SUM; kind <= KERN_NORM2; kind++) {
         vnpu_status_t status = kern_reduce(context, 0, (kern_reduction_t)kind, &out, &in, 2);
@@ -161,7 +166,8 @@ Test(reduce, of_nothing) {
         double got = test_get(&out, 2);
         cr_assert(got == want[kind] || (isnan(got) && isnan(want[kind])), "kind %d: %g", kind, got);
     }
-    kern_tensor_t none = test_tensor(VNPU_F32, 2, (int64_t[]){0, 4}), none_out = test_tensor(VNPU_F32, 2, (int64_t[]){0, 1});
+    kern_tensor_t none = test_tensor(VNPU_F32, 2, (int64_t[]){0, 4}),
+                  none_out = test_tensor(VNPU_F32, 2, (int64_t[]){0, 1});
     test_ok(context, kern_reduce(context, 0, KERN_AMAX, &none_out, &none, 2), "no rows");
     cr_assert_eq(kern_reduce(context, 0, KERN_SUM, &out, &none, 2), VNPU_ERROR_INVALID_VALUE);
     test_release(&in), test_release(&out), test_release(&none), test_release(&none_out);
@@ -170,7 +176,8 @@ Test(reduce, of_nothing) {
 
 Test(reduce, not_a_number_wins) {
     kern_context_t *context = test_open(0);
-    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){4, 100}), out = test_tensor(VNPU_F32, 2, (int64_t[]){4, 1});
+    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){4, 100}),
+                  out = test_tensor(VNPU_F32, 2, (int64_t[]){4, 1});
     test_set(&in, 250, NAN);
     test_ok(context, kern_reduce(context, 0, KERN_AMAX, &out, &in, 2), "amax");
     cr_assert(isnan(test_get(&out, 2)) && !isnan(test_get(&out, 1)));

@@ -4,8 +4,8 @@
 
 #include "tests/kernels/kern_test.h"
 
-static void check_softmax(kern_context_t *context, const kern_tensor_t *out, const kern_tensor_t *in, uint32_t dim,
-                          bool is_log) {
+static void check_softmax(kern_context_t *context, const kern_tensor_t *out,
+                          const kern_tensor_t *in, uint32_t dim, bool is_log) {
     test_ok(context, kern_softmax(context, 0, out, in, dim, is_log), "softmax");
     int64_t length = in->size[dim], inner = 1;
     for (uint32_t d = dim + 1; d < in->ndims; d++)
@@ -19,9 +19,11 @@ static void check_softmax(kern_context_t *context, const kern_tensor_t *out, con
             sum += exp(test_get(in, first + i * inner) - maximum);
         for (int64_t i = 0; i < length; i++) {
             double x = test_get(in, first + i * inner) - maximum;
-            double want = is_log ? x - log(sum) : exp(x) / sum, got = test_get(out, first + i * inner);
+            double want = is_log ? x - log(sum) : exp(x) / sum,
+                   got = test_get(out, first + i * inner);
             double tolerance = is_log ? 2e-5 : 1e-6 + 1e-5 * want;
-            cr_assert(fabs(got - want) <= tolerance, "softmax of %lld along %u: row %lld element %lld is %g, not %g",
+            cr_assert(fabs(got - want) <= tolerance,
+                      "softmax of %lld along %u: row %lld element %lld is %g, not %g",
                       (long long)length, dim, (long long)row, (long long)i, got, want);
         }
     }
@@ -49,7 +51,8 @@ Test(softmax, dims_and_layouts) {
     for (uint32_t m = 0; m < test_num_machines; m++) {
         kern_context_t *context = test_open(m);
         for (uint32_t v = 0; v < 12; v++) {
-            kern_tensor_t in = test_permuted(VNPU_F32, 4, size, orders[v % 3]), out = test_permuted(VNPU_F32, 4, size, orders[(v / 4 + v) % 3]);
+            kern_tensor_t in = test_permuted(VNPU_F32, 4, size, orders[v % 3]),
+                          out = test_permuted(VNPU_F32, 4, size, orders[(v / 4 + v) % 3]);
             check_softmax(context, &out, &in, v % 4, v % 2);
             test_release(&in), test_release(&out);
         }
@@ -59,7 +62,10 @@ Test(softmax, dims_and_layouts) {
 
 /* Longer than the scratchpad holds: three passes. */
 Test(softmax, long_rows) {
-    static const struct { uint32_t machine; int64_t length; } cases[] = {{0, 400000}, {2, 20000}, {4, 9001}, {5, 13000}};
+    static const struct {
+        uint32_t machine;
+        int64_t length;
+    } cases[] = {{0, 400000}, {2, 20000}, {4, 9001}, {5, 13000}};
     for (int c = 0; c < 4; c++) {
         kern_context_t *context = test_open(cases[c].machine);
         int64_t size[2] = {3, cases[c].length};
@@ -73,7 +79,8 @@ Test(softmax, long_rows) {
 
 Test(softmax, infinities_and_types) {
     kern_context_t *context = test_open(0);
-    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){4, 50}), out = test_tensor(VNPU_BF16, 2, (int64_t[]){4, 50});
+    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){4, 50}),
+                  out = test_tensor(VNPU_BF16, 2, (int64_t[]){4, 50});
     for (int64_t i = 0; i < 49; i++)
         test_set(&in, 50 + i, -INFINITY);
     test_ok(context, kern_softmax(context, 0, &out, &in, 1, false), "infinities");
@@ -94,15 +101,22 @@ typedef struct norm_case {
 
 static void check_norm(kern_context_t *context, const norm_case_t *n) {
     static const uint32_t turned[3] = {2, 0, 1};
-    kern_tensor_t in = test_permuted(VNPU_F32, 3, n->size, n->variant & 8 ? turned : NULL), out = test_tensor(VNPU_F32, 3, n->size);
-    for (int64_t i = 0; i < test_numel(&in); i++) /* a mean that would swallow the digits of a one-pass variance */
+    kern_tensor_t in = test_permuted(VNPU_F32, 3, n->size, n->variant & 8 ? turned : NULL),
+                  out = test_tensor(VNPU_F32, 3, n->size);
+    for (int64_t i = 0; i < test_numel(&in);
+         i++) /* a mean that would swallow the digits of a one-pass variance */
         test_set(&in, i, test_get(&in, i) + 100);
     uint32_t kept = 3 - n->norm_dims;
-    kern_tensor_t weight = test_tensor(VNPU_F32, n->norm_dims, n->size + kept), bias = test_tensor(VNPU_F32, n->norm_dims, n->size + kept);
-    kern_tensor_t mean = test_tensor(VNPU_F32, kept, n->size), rstd = test_tensor(VNPU_F32, kept, n->size);
+    kern_tensor_t weight = test_tensor(VNPU_F32, n->norm_dims, n->size + kept),
+                  bias = test_tensor(VNPU_F32, n->norm_dims, n->size + kept);
+    kern_tensor_t mean = test_tensor(VNPU_F32, kept, n->size),
+                  rstd = test_tensor(VNPU_F32, kept, n->size);
     bool has_statistics = n->variant & 4;
-    test_ok(context, kern_layer_norm(context, 0, &out, &in, n->variant & 1 ? &weight : NULL, n->variant & 2 ? &bias : NULL,
-                                     has_statistics ? &mean : NULL, has_statistics ? &rstd : NULL, n->norm_dims, 1e-5), "layer_norm");
+    test_ok(context,
+            kern_layer_norm(context, 0, &out, &in, n->variant & 1 ? &weight : NULL,
+                            n->variant & 2 ? &bias : NULL, has_statistics ? &mean : NULL,
+                            has_statistics ? &rstd : NULL, n->norm_dims, 1e-5),
+            "layer_norm");
     int64_t length = test_numel(&weight);
     for (int64_t row = 0; row < test_numel(&in) / length; row++) {
         double sum = 0, squares = 0;
@@ -116,13 +130,16 @@ static void check_norm(kern_context_t *context, const norm_case_t *n) {
             double want = (test_get(&in, row * length + i) - m) * r;
             if (n->variant & 1) want *= test_get(&weight, i);
             if (n->variant & 2) want += test_get(&bias, i);
-            cr_assert(fabs(test_get(&out, row * length + i) - want) < 2e-4, "variant %u row %lld element %lld: %g, not %g", n->variant,
-                      (long long)row, (long long)i, test_get(&out, row * length + i), want);
+            cr_assert(fabs(test_get(&out, row * length + i) - want) < 2e-4,
+                      "variant %u row %lld element %lld: %g, not %g", n->variant, (long long)row,
+                      (long long)i, test_get(&out, row * length + i), want);
         }
         if (!has_statistics) continue;
-        cr_assert(fabs(test_get(&mean, row) - m) < 1e-4 && fabs(test_get(&rstd, row) - r) < 1e-4 * r);
+        cr_assert(fabs(test_get(&mean, row) - m) < 1e-4 &&
+                  fabs(test_get(&rstd, row) - r) < 1e-4 * r);
     }
-    test_release(&in), test_release(&out), test_release(&weight), test_release(&bias), test_release(&mean), test_release(&rstd);
+    test_release(&in), test_release(&out), test_release(&weight), test_release(&bias),
+        test_release(&mean), test_release(&rstd);
 }
 
 Test(layer_norm, variants) {
@@ -152,10 +169,13 @@ Test(layer_norm, long_rows) {
 
 Test(layer_norm, refusals) {
     kern_context_t *context = test_open(0);
-    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){4, 50}), wrong = test_tensor(VNPU_F32, 1, (int64_t[]){49});
-    cr_assert_eq(kern_layer_norm(context, 0, &in, &in, &wrong, NULL, NULL, NULL, 1, 1e-5), VNPU_ERROR_INVALID_VALUE);
+    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){4, 50}),
+                  wrong = test_tensor(VNPU_F32, 1, (int64_t[]){49});
+    cr_assert_eq(kern_layer_norm(context, 0, &in, &in, &wrong, NULL, NULL, NULL, 1, 1e-5),
+                 VNPU_ERROR_INVALID_VALUE);
     cr_assert(strstr(kern_error_detail(context), "weight is f32 [49]"));
-    cr_assert_eq(kern_layer_norm(context, 0, &in, &in, NULL, NULL, NULL, NULL, 3, 1e-5), VNPU_ERROR_INVALID_VALUE);
+    cr_assert_eq(kern_layer_norm(context, 0, &in, &in, NULL, NULL, NULL, NULL, 3, 1e-5),
+                 VNPU_ERROR_INVALID_VALUE);
     test_release(&in), test_release(&wrong);
     test_close(context);
 }
