@@ -34,12 +34,12 @@ def main() -> int:
     args = parser.parse_args()
     print("vnpu demo: all-MiniLM-L6-v2, real weights, 32 sentences of 128 tokens, f32", flush=True)
 
-    with step("importing torch and the device"):
-        import torch
+    import torch
 
-        import torch_vnpu
+    import torch_vnpu
 
-        from . import minilm
+    from . import minilm
+
     with step("loading the model") as now:
         model, tokenizer = minilm.load()
         inputs = minilm.tokens(tokenizer)
@@ -51,11 +51,10 @@ def main() -> int:
         model.to("vnpu")
         torch.vnpu.synchronize()
     with (
-        step("encoding on the virtual NPU") as device,
+        step("encoding on the virtual NPU"),
         torch_vnpu.profile(kernels=True, title="all-MiniLM-L6-v2, 32 sentences of 128 tokens") as profile,
     ):
         on_device = minilm.encode(model, {name: value.to("vnpu") for name, value in inputs.items()}).cpu()
-    device.note = ""
     with step("writing the report"):
         paths = profile.save(args.out)
 
