@@ -47,10 +47,9 @@ vnpu_insn_t *kern_attention_maximum(kern_builder_t *builder, uint16_t dst, uint1
 
 vnpu_insn_t *kern_attention_scale(kern_builder_t *builder, const kern_attention_shape_t *shape,
                                   const kern_attention_lane_t *lane) {
-    kern_stream_t *stream = &builder->stream[KERN_VECTOR];
     vnpu_insn_t *insn = kern_attention_binary(builder, VNPU_B_MUL, lane->work, lane->scores,
                                               lane->constant[ATT_ARG_SCALE]);
-    uint32_t at = stream->count - 1;
+    uint32_t at = kern_last(builder, KERN_VECTOR);
     if (shape->has_mask) {
         insn->func2 = VNPU_B_ADD;
         insn->src[2] = lane->mask;
@@ -62,7 +61,7 @@ vnpu_insn_t *kern_attention_scale(kern_builder_t *builder, const kern_attention_
         select->src[1] = lane->constant[ATT_ARG_NEG_INF];
         select->src[2] = lane->work;
     }
-    return builder->is_out_of_memory ? insn : &stream->insn[at];
+    return kern_insn(builder, KERN_VECTOR, at);
 }
 
 /* What is read again and again comes outermost, so that runs stay long. */

@@ -220,32 +220,32 @@ static void emit_softmax(const coder_t *c, uint32_t g) {
         insn = kern_attention_scale(c->b, s, &lane);
         kern_wait(insn, c->scores_ring.full, 1);
         kern_signal(insn, c->scores_ring.free, 1);
-        (void)kern_attention_maximum(c->b, lane.maximum, lane.work);
-        (void)kern_attention_binary(c->b, VNPU_B_MAX, lane.maximum, lane.maximum,
-                                    lane.row_constant[ATT_ARG_LOWEST]);
-        (void)kern_attention_binary(c->b, VNPU_B_SUB, lane.work, lane.work, lane.maximum_b);
+        kern_attention_maximum(c->b, lane.maximum, lane.work);
+        kern_attention_binary(c->b, VNPU_B_MAX, lane.maximum, lane.maximum,
+                              lane.row_constant[ATT_ARG_LOWEST]);
+        kern_attention_binary(c->b, VNPU_B_SUB, lane.work, lane.work, lane.maximum_b);
     }
     insn = kern_attention_unary(c->b, VNPU_U_EXP, lane.weights, lane.work);
     insn->src[3] = lane.sum;
     kern_signal(insn, c->weights_ring.full, 1);
     if (!s->is_direct)
-        (void)kern_attention_binary(c->b, VNPU_B_MAX, lane.sum, lane.sum,
-                                    lane.row_constant[ATT_ARG_TINY]);
+        kern_attention_binary(c->b, VNPU_B_MAX, lane.sum, lane.sum,
+                              lane.row_constant[ATT_ARG_TINY]);
     if (s->has_lse) {
         vnpu_ap_t rows =
             lane_ap(c, VNPU_SPACE_SRAM, VNPU_F32, c->lse, 1, NULL, 0, query_axis(c)->tile, g);
         uint16_t lse = unit_buffer(c, rows, c->size.lse);
-        (void)kern_attention_unary(c->b, VNPU_U_LOG, lse, lane.sum);
+        kern_attention_unary(c->b, VNPU_U_LOG, lse, lane.sum);
         if (s->is_direct) {
             insn = kern_attention_binary(c->b, VNPU_B_MUL, lse, lane.maximum,
                                          lane.row_constant[ATT_ARG_SCALE]);
             insn->func2 = VNPU_B_ADD;
             insn->src[2] = lse;
         } else {
-            (void)kern_attention_binary(c->b, VNPU_B_ADD, lse, lse, lane.maximum);
+            kern_attention_binary(c->b, VNPU_B_ADD, lse, lse, lane.maximum);
         }
     }
-    (void)kern_attention_unary(c->b, VNPU_U_RECIP, lane.sum, lane.sum);
+    kern_attention_unary(c->b, VNPU_U_RECIP, lane.sum, lane.sum);
 }
 
 /* The unit's weights (keys or values) of one head: two dimensions. */

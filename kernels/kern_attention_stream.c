@@ -252,11 +252,11 @@ static void emit_start(const coder_t *c, uint32_t g) {
         lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->sums, c->s->depth, &c->depth, 1, 0);
     uint16_t zero =
         lane_ap(c, g, VNPU_SPACE_ARG, VNPU_F32, 8 * (int64_t)ATT_ARG_ZERO, 0, &c->depth, 0, 0);
-    (void)kern_attention_unary(c->b, VNPU_U_COPY, row_ap(c, g, at->maximum),
-                               row_constant(c, g, ATT_ARG_LOWEST));
-    (void)kern_attention_unary(c->b, VNPU_U_COPY, row_ap(c, g, at->total),
-                               row_constant(c, g, ATT_ARG_ZERO));
-    (void)kern_attention_unary(c->b, VNPU_U_COPY, sums, zero);
+    kern_attention_unary(c->b, VNPU_U_COPY, row_ap(c, g, at->maximum),
+                         row_constant(c, g, ATT_ARG_LOWEST));
+    kern_attention_unary(c->b, VNPU_U_COPY, row_ap(c, g, at->total),
+                         row_constant(c, g, ATT_ARG_ZERO));
+    kern_attention_unary(c->b, VNPU_U_COPY, sums, zero);
 }
 
 /* The block's weights, and what the running values are multiplied with. */
@@ -283,16 +283,16 @@ static void emit_softmax(const coder_t *c, uint32_t g) {
         insn = kern_attention_scale(c->b, c->s, &lane);
         kern_wait(insn, c->scores_ring.full, 1);
         kern_signal(insn, c->scores_ring.free, 1);
-        (void)kern_attention_maximum(c->b, next, lane.work);
-        (void)kern_attention_binary(c->b, VNPU_B_MAX, next, next, maximum);
-        (void)kern_attention_binary(c->b, VNPU_B_SUB, lane.work, lane.work, lane.maximum_b);
+        kern_attention_maximum(c->b, next, lane.work);
+        kern_attention_binary(c->b, VNPU_B_MAX, next, next, maximum);
+        kern_attention_binary(c->b, VNPU_B_SUB, lane.work, lane.work, lane.maximum_b);
     }
     insn = kern_attention_unary(c->b, VNPU_U_EXP, lane.weights, lane.work);
     insn->src[3] = lane.sum;
     kern_signal(insn, c->weights_ring.full, 1);
-    (void)kern_attention_binary(c->b, VNPU_B_SUB, factor, maximum, next);
-    (void)kern_attention_unary(c->b, VNPU_U_EXP, factor, factor);
-    (void)kern_attention_unary(c->b, VNPU_U_COPY, maximum, next);
+    kern_attention_binary(c->b, VNPU_B_SUB, factor, maximum, next);
+    kern_attention_unary(c->b, VNPU_U_EXP, factor, factor);
+    kern_attention_unary(c->b, VNPU_U_COPY, maximum, next);
     insn = kern_attention_binary(c->b, VNPU_B_MUL, total, total, factor);
     insn->func2 = VNPU_B_ADD;
     insn->src[2] = lane.sum;
@@ -319,14 +319,14 @@ static void emit_finish(const coder_t *c, uint32_t g) {
     uint16_t total = row_ap(c, g, at->total), maximum = row_ap(c, g, at->maximum);
     uint16_t total_b = lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->total, 1, &c->depth, 0, 0);
     uint64_t tile = c->plan->query.tile;
-    (void)kern_attention_binary(c->b, VNPU_B_MAX, total, total, row_constant(c, g, ATT_ARG_TINY));
+    kern_attention_binary(c->b, VNPU_B_MAX, total, total, row_constant(c, g, ATT_ARG_TINY));
     if (s->has_lse) {
         uint16_t lse = lane_ap(c, g, VNPU_SPACE_SRAM, VNPU_F32, at->lse, 1, NULL, 0, tile);
-        (void)kern_attention_unary(c->b, VNPU_U_LOG, lse, total);
-        (void)kern_attention_binary(c->b, VNPU_B_ADD, lse, lse, maximum);
+        kern_attention_unary(c->b, VNPU_U_LOG, lse, total);
+        kern_attention_binary(c->b, VNPU_B_ADD, lse, lse, maximum);
     }
-    (void)kern_attention_unary(c->b, VNPU_U_RECIP, total, total);
-    (void)kern_attention_binary(
+    kern_attention_unary(c->b, VNPU_U_RECIP, total, total);
+    kern_attention_binary(
         c->b, VNPU_B_MUL,
         lane_ap(c, g, VNPU_SPACE_SRAM, s->out_dtype, at->out, s->depth, &c->depth, 1,
                 tile * (uint64_t)s->depth),

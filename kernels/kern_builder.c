@@ -119,6 +119,13 @@ uint16_t kern_ap(kern_builder_t *builder, const vnpu_ap_t *ap) {
     return (uint16_t)builder->num_aps++;
 }
 
+vnpu_ap_t kern_ap_of(const kern_builder_t *builder, uint16_t index) {
+    if (index < builder->num_aps) return builder->ap[index];
+    vnpu_ap_t none = kern_ap_make(VNPU_SPACE_SRAM, VNPU_F32, 0); /* out of memory */
+    kern_ap_dim(&none, 1, 1);
+    return none;
+}
+
 static bool has_clip(const vnpu_ap_t *ap, uint32_t dim) {
     for (uint32_t c = 0; c < 4; c++) {
         if ((ap->clip[c].axis_mode & VNPU_CLIP_USED) && ap->clip[c].dim == dim) return true;
@@ -171,8 +178,9 @@ kern_queue_t kern_physical(const kern_builder_t *builder, kern_queue_t queue) {
     return queue == KERN_STORE && builder->machine->dma_queues < 2 ? KERN_LOAD : queue;
 }
 
+static vnpu_insn_t spare; /* written when out of memory; the image is refused then */
+
 vnpu_insn_t *kern_emit(kern_builder_t *builder, kern_queue_t queue, vnpu_op_t op) {
-    static vnpu_insn_t spare; /* written when out of memory; the image is refused then */
     kern_stream_t *stream = &builder->stream[kern_physical(builder, queue)];
     bool has_room = grow(builder, (void **)&stream->insn, stream->count, &stream->capacity,
                          sizeof *stream->insn);
@@ -183,6 +191,21 @@ vnpu_insn_t *kern_emit(kern_builder_t *builder, kern_queue_t queue, vnpu_op_t op
                           .dst = VNPU_NO_AP,
                           .src = {VNPU_NO_AP, VNPU_NO_AP, VNPU_NO_AP, VNPU_NO_AP}};
     return insn;
+}
+
+uint32_t kern_last(const kern_builder_t *builder, kern_queue_t queue) {
+    const kern_stream_t *stream = &builder->stream[kern_physical(builder, queue)];
+    return stream->count > 0 ? stream->count - 1 : 0;
+}
+
+vnpu_insn_t *kern_insn(kern_builder_t *builder, kern_queue_t queue, uint32_t number) {
+    kern_stream_t *stream = &builder->stream[kern_physical(builder, queue)];
+    if (builder->is_out_of_memory) {
+        for (int i = 0; i < 2; i++)
+            spare.wait[i].sem = spare.signal[i].sem = VNPU_NO_SEM;
+        return &spare;
+    }
+    return &stream->insn[number];
 }
 
 void kern_queue_loop(kern_builder_t *builder, kern_queue_t queue, uint32_t trips) {
@@ -230,8 +253,11 @@ void kern_signal(vnpu_insn_t *insn, uint16_t sem, int32_t delta) {
     insn->signal[slot] = (vnpu_sem_signal_t){sem, (int16_t)delta};
 }
 
-void kern_sync_wait(kern_builder_t *builder, kern_queue_t queue, uint16_t sem, uint32_t value) {
-    kern_wait(kern_emit(builder, queue, VNPU_OP_SYNC), sem, value);
+vnpu_insn_t *kern_sync_wait(kern_builder_t *builder, kern_queue_t queue, uint16_t sem,
+                            uint32_t value) {
+    vnpu_insn_t *insn = kern_emit(builder, queue, VNPU_OP_SYNC);
+    kern_wait(insn, sem, value);
+    return insn;
 }
 
 void kern_sync_signal(kern_builder_t *builder, kern_queue_t queue, uint16_t sem, int32_t delta) {

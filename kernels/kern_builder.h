@@ -71,6 +71,8 @@ void kern_ap_clip(vnpu_ap_t *ap, vnpu_clip_t clip);             /* appends a cli
 void kern_ap_rotate(vnpu_ap_t *ap, uint8_t level, uint32_t count, uint64_t elems);
 /* Index of the pattern in the table; equal patterns share an entry. */
 uint16_t kern_ap(kern_builder_t *builder, const vnpu_ap_t *ap);
+/* The pattern of an index. */
+vnpu_ap_t kern_ap_of(const kern_builder_t *builder, uint16_t index);
 /*
  * Merges dimensions that continue each other in every one of the patterns (same sizes, outer not
  * clipped inside); the shape that the vector unit sees then has as few and as long rows as
@@ -86,10 +88,15 @@ void kern_queue_end(kern_builder_t *builder, kern_queue_t queue);
 /* A new instruction without operands; the pointer is good until the next one is emitted on the
  * queue. Never NULL. */
 vnpu_insn_t *kern_emit(kern_builder_t *builder, kern_queue_t queue, vnpu_op_t op);
+/* Number of the queue's last instruction, and the instruction of a number. Good after others were
+ * emitted and after a failed allocation. */
+uint32_t kern_last(const kern_builder_t *builder, kern_queue_t queue);
+vnpu_insn_t *kern_insn(kern_builder_t *builder, kern_queue_t queue, uint32_t number);
 void kern_wait(vnpu_insn_t *insn, uint16_t sem, uint32_t value); /* VNPU_NO_SEM: nothing */
 void kern_signal(vnpu_insn_t *insn, uint16_t sem, int32_t delta);
 /* SYNC instructions. */
-void kern_sync_wait(kern_builder_t *builder, kern_queue_t queue, uint16_t sem, uint32_t value);
+vnpu_insn_t *kern_sync_wait(kern_builder_t *builder, kern_queue_t queue, uint16_t sem,
+                            uint32_t value);
 void kern_sync_signal(kern_builder_t *builder, kern_queue_t queue, uint16_t sem, int32_t delta);
 
 typedef struct kern_ring {

@@ -130,7 +130,7 @@ static vnpu_insn_t *load_b(const coder_t *c) {
                    is_panel ? c->plan->panel_buffers : c->plan->a_buffers,
                    padded(weight_elems(c), c->shape->b_dtype)};
     vnpu_insn_t *insn = emit_move(c, KERN_LOAD, &move);
-    vnpu_ap_t sram = c->builder->ap[insn->dst];
+    vnpu_ap_t sram = kern_ap_of(c->builder, insn->dst);
     walk_panel(c, &sram);
     insn->dst = kern_ap(c->builder, &sram);
     return insn;
@@ -386,8 +386,7 @@ static void emit_products(const coder_t *c) {
         vnpu_insn_t *load = load_b(c);
         load->first_only = row_loop;
         kern_signal(load, c->b.full, 1);
-        kern_sync_wait(b, KERN_MATRIX, c->b.full, 1);
-        b->stream[KERN_MATRIX].insn[b->stream[KERN_MATRIX].count - 1].first_only = row_loop;
+        kern_sync_wait(b, KERN_MATRIX, c->b.full, 1)->first_only = row_loop;
     }
     vnpu_insn_t *load = c->plan->is_a_fixed ? load_b(c) : load_a(c);
     kern_wait(load, c->a.free, 1);

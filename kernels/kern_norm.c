@@ -37,8 +37,8 @@ static vnpu_insn_t *centre(const kern_rows_coder_t *c) {
 }
 
 static void deviations(const kern_rows_coder_t *c) {
-    (void)kern_rows_reduce(c, VNPU_R_ADD, VNPU_U_SQUARE, c->row[RSTD],
-                           kern_rows_local(c, c->work, KERN_TILE));
+    kern_rows_reduce(c, VNPU_R_ADD, VNPU_U_SQUARE, c->row[RSTD],
+                     kern_rows_local(c, c->work, KERN_TILE));
     uint16_t rstd = kern_rows_local(c, c->row[RSTD], KERN_ROW);
     vnpu_insn_t *insn = kern_rows_unary(c, VNPU_U_RSQRT, rstd, rstd);
     insn->last_only = kern_rowset_r_mask(c->rows);

@@ -158,7 +158,7 @@ static void generate(const stage_t *s, const kern_rowset_t *rows, kern_builder_t
     vnpu_insn_t *insn = kern_rowset_emit_move(rows, builder, &store);
     const kern_axis_t *r = kern_rowset_r(rows);
     if (r->grid > 1) { /* a row of results for each instance along R */
-        vnpu_ap_t dram = builder->ap[insn->dst];
+        vnpu_ap_t dram = kern_ap_of(builder, insn->dst);
         dram.grid_inc[r->grid_axis] += (int32_t)kept_elems(s);
         insn->dst = kern_ap(builder, &dram);
     }

@@ -46,7 +46,6 @@ vnpu_insn_t *kern_rows_reduce(const kern_rows_coder_t *c, uint8_t func, uint8_t 
                               uint16_t src) {
     uint8_t r = kern_rowset_r_mask(c->rows);
     if (r != 0) {
-        kern_stream_t *stream = &c->builder->stream[KERN_VECTOR];
         vnpu_insn_t *reduce = kern_emit(c->builder, KERN_VECTOR, VNPU_OP_V_REDUCE);
         reduce->func = func;
         reduce->func2 = map;
@@ -54,13 +53,13 @@ vnpu_insn_t *kern_rows_reduce(const kern_rows_coder_t *c, uint8_t func, uint8_t 
         reduce->not_first = r;
         reduce->src[0] = src;
         reduce->dst = kern_rows_local(c, c->partial, KERN_PARTIAL);
-        uint32_t at = stream->count - 1;
+        uint32_t at = kern_last(c->builder, KERN_VECTOR);
         vnpu_insn_t *fold = kern_emit(c->builder, KERN_VECTOR, VNPU_OP_V_FOLD);
         fold->func = func;
         fold->src[0] = kern_rows_local(c, c->partial, KERN_PARTIAL);
         fold->dst = kern_rows_local(c, base, KERN_ROW);
         fold->last_only = r;
-        return &stream->insn[at];
+        return kern_insn(c->builder, KERN_VECTOR, at);
     }
     vnpu_insn_t *insn = kern_emit(c->builder, KERN_VECTOR, VNPU_OP_V_REDUCE);
     insn->func = func;

@@ -69,8 +69,8 @@ static void long_rows(const kern_rows_coder_t *c) {
         if (pass == 1) exponentials(c);
         if (pass == 2) {
             if (!is_log(c))
-                (void)kern_rows_unary(c, VNPU_U_EXP, kern_rows_local(c, c->work, KERN_TILE),
-                                      kern_rows_local(c, c->work, KERN_TILE));
+                kern_rows_unary(c, VNPU_U_EXP, kern_rows_local(c, c->work, KERN_TILE),
+                                kern_rows_local(c, c->work, KERN_TILE));
             results(c);
             kern_rowset_move_t store = {KERN_STORE,
                                         KERN_TILE,
