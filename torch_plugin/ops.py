@@ -25,8 +25,7 @@ UNARY = {
 BINARY = {
     name: "VNPU_B_" + name.upper()
     for name in (
-        "add sub mul div max min pow fmod remainder floordiv atan2 eq ne lt le gt ge and or xor shl shr "
-        "land lor lxor"
+        "add sub mul div max min pow fmod remainder floordiv atan2 eq ne lt le gt ge and or xor shl shr land lor lxor"
     ).split()
 }
 # Python keywords cannot name a function in an expression.
@@ -63,6 +62,7 @@ class Kernel:
     family: str
     dtypes: str = "f"
     note: str = ""
+    where: str = "device"  # "host": the handler itself takes it there, because torch has no CPU kernel of that name
 
 
 def _pointwise(op, expr, **kwargs):
@@ -114,7 +114,7 @@ POINTWISE = [
         {"none s0": ("div(x0, x1)", "float"), "s0 == 1, float": "trunc(div(x0, x1))", "s0 == 2": "floordiv(x0, x1)"},
         note="rounding_mode trunc of integers: host",
     ),
-    _pointwise("floor_divide", "floordiv(x0, x1)", dtypes="fi"),
+    *(_pointwise(f"floor_divide{form}", "floordiv(x0, x1)", dtypes="fi") for form in ("", "_.Tensor", ".out")),
     _pointwise("remainder.Tensor_out", "remainder(x0, x1)", dtypes="fi"),
     _pointwise("fmod.Tensor_out", "fmod(x0, x1)", dtypes="fi"),
     _pointwise("atan2.out", "atan2(x0, x1)", promote="float"),
@@ -152,8 +152,12 @@ POINTWISE = [
     _pointwise("reciprocal.out", "recip(x0)", promote="float"),
     *_float_unary("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "sigmoid", "sqrt", "rsqrt", "erf"),
     *_rounding("floor", "ceil", "trunc", "round"),
-    _pointwise("clamp.out", {"none s0": "min_(x0, s1)", "none s1": "max_(x0, s0)", "": "min_(max_(x0, s0), s1)"},
-               scalars=(0, 1), dtypes="fi"),
+    _pointwise(
+        "clamp.out",
+        {"none s0": "min_(x0, s1)", "none s1": "max_(x0, s0)", "": "min_(max_(x0, s0), s1)"},
+        scalars=(0, 1),
+        dtypes="fi",
+    ),
     _pointwise("clamp_min.out", "max_(x0, s0)", scalars=(0,), dtypes="fi"),
     _pointwise("clamp_max.out", "min_(x0, s0)", scalars=(0,), dtypes="fi"),
     _pointwise("clamp_min.Tensor_out", "max_(x0, x1)", dtypes="fi"),
@@ -163,16 +167,16 @@ POINTWISE = [
     _pointwise("relu_", "max_(x0, 0.0)", dtypes="fi"),
     _pointwise("gelu.out", {"s0 == 0": "gelu_erf(x0)", "s0 == 1": "gelu_tanh(x0)"}, dtypes="f"),
     _pointwise("silu.out", "silu(x0)", dtypes="f"),
-    _pointwise("hardtanh.out", "min_(max_(x0, s0), s1)", dtypes="f"),
+    *(_pointwise(f"hardtanh{form}", "min_(max_(x0, s0), s1)", dtypes="f") for form in ("", "_", ".out")),
     _pointwise("leaky_relu.out", "select(gt(x0, 0.0), x0, mul(x0, s0))", dtypes="f"),
-    _pointwise("softplus.out",
-               "select(gt(mul(x0, s0), s1), x0, div(log1p(exp(mul(x0, s0))), s0))", dtypes="f"),
+    _pointwise("softplus.out", "select(gt(mul(x0, s0), s1), x0, div(log1p(exp(mul(x0, s0))), s0))", dtypes="f"),
     _pointwise("threshold_backward.grad_input", "select(le(x1, s0), 0.0, x0)", dtypes="f"),
     _pointwise("sigmoid_backward.grad_input", "mul(x0, mul(sub(1.0, x1), x1))", dtypes="f"),
     _pointwise("tanh_backward.grad_input", "mul(x0, sub(1.0, square(x1)))", dtypes="f"),
     _pointwise("silu_backward", "mul(mul(x0, sigmoid(x1)), add(mul(x1, sub(1.0, sigmoid(x1))), 1.0))", dtypes="f"),
-    _pointwise("silu_backward.grad_input",
-               "mul(mul(x0, sigmoid(x1)), add(mul(x1, sub(1.0, sigmoid(x1))), 1.0))", dtypes="f"),
+    _pointwise(
+        "silu_backward.grad_input", "mul(mul(x0, sigmoid(x1)), add(mul(x1, sub(1.0, sigmoid(x1))), 1.0))", dtypes="f"
+    ),
     _pointwise("gelu_backward.grad_input", {"s0 == 0": _GELU_ERF_GRAD}, dtypes="f", note="approximate='tanh': host"),
     _pointwise("native_dropout_backward", "mul(mul(x0, x1), s0)", dtypes="f", tensors=(0,)),
     # comparisons and logic
@@ -192,7 +196,9 @@ POINTWISE = [
 
 KERNELS = [
     # copies and fills
-    Kernel("_copy_from", "copy_from", "copy", "fib", "f64 and complex: storage, copies; a change to or from them: host"),
+    Kernel(
+        "_copy_from", "copy_from", "copy", "fib", "f64 and complex: storage, copies; a change to or from them: host"
+    ),
     Kernel("_copy_from_and_resize", "copy_from_and_resize", "copy", "fib"),
     Kernel("_local_scalar_dense", "local_scalar_dense", "copy", "fib"),
     Kernel("fill_.Scalar", "fill_scalar", "copy", "fib"),
@@ -208,8 +214,13 @@ KERNELS = [
     Kernel("addmv.out", "addmv_out", "gemm"),
     Kernel("dot", "dot", "gemm"),
     # attention
-    Kernel("_scaled_dot_product_flash_attention_for_cpu", "flash_attention", "attention", "f",
-           "chosen for f32, 4 dimensions, no dropout, no gradient; else the composite of matrix products"),
+    Kernel(
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "flash_attention",
+        "attention",
+        "f",
+        "chosen for f32, 4 dimensions, no dropout, no gradient; else the composite of matrix products",
+    ),
     # rows
     Kernel("_softmax.out", "softmax_out", "softmax"),
     Kernel("_log_softmax.out", "log_softmax_out", "softmax"),
@@ -235,8 +246,12 @@ KERNELS = [
     # gathers
     Kernel("index_select", "index_select", "index", "fib", "embedding is index_select"),
     Kernel("index_select.out", "index_select_out", "index", "fib"),
-    Kernel("index.Tensor_out", "index_tensor_out", "index", "fib",
-           "integer indices of adjacent dimensions; masks: host"),
+    Kernel(
+        "index.Tensor_out", "index_tensor_out", "index", "fib", "integer indices of adjacent dimensions; masks: host"
+    ),
+    # no kernel for them yet, and none of that name on the CPU
+    Kernel("convolution_overrideable", "convolution", "convolution", "f", "every convolution arrives here", "host"),
+    Kernel("convolution_backward_overrideable", "convolution_backward", "convolution", "f", "", "host"),
     # random
     Kernel("native_dropout", "native_dropout", "random", "f", "the mask is drawn on the host"),
 ]

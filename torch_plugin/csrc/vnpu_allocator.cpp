@@ -1,8 +1,9 @@
-// Blocks come from segments of device memory. A freed block goes back to the free list of its stream, joined with free
-// neighbours of its segment; work that a stream queued before the free is finished before work queued after the next
-// allocation on that stream, so no wait is needed. A block that another stream used (recordStream) waits for that stream's
-// event. Sizes are multiples of 4 KiB, the address period of the memory channels: then the place of an operand never
-// changes how long a kernel takes.
+// Blocks come from segments of device memory. A freed block goes back to the free list of its
+// stream, joined with free neighbours of its segment; work that a stream queued before the free is
+// finished before work queued after the next allocation on that stream, so no wait is needed. A
+// block that another stream used (recordStream) waits for that stream's event. Sizes are multiples
+// of 4 KiB, the address period of the memory channels: then the place of an operand never changes
+// how long a kernel takes.
 #include "torch_plugin/csrc/vnpu_allocator.h"
 
 #include <deque>
@@ -19,9 +20,9 @@
 namespace vnpu {
 namespace {
 
+using c10::CachingAllocator::StatArray;
 using c10::CachingAllocator::StatType;
 using c10::CachingDeviceAllocator::DeviceStats;
-using c10::CachingAllocator::StatArray;
 
 constexpr size_t kGranule = 4096;           // every block
 constexpr size_t kSmallSize = 1u << 20;     // largest small block
@@ -30,7 +31,9 @@ constexpr size_t kLargeSegment = 20u << 20; // segment of blocks up to kLargeBlo
 constexpr size_t kLargeBlock = 10u << 20;
 constexpr size_t kRoundLarge = 2u << 20; // segments of larger blocks
 
-size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+size_t round_up(size_t value, size_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
 
 struct Block {
     Block(vnpu_stream_t stream_, size_t size_, vnpu_addr_t address_, bool is_small_)
@@ -61,8 +64,8 @@ class Allocator final : public c10::DeviceAllocator {
     c10::DataPtr allocate(size_t bytes) override;
     c10::DeleterFnPtr raw_deleter() const override { return &release_pointer; }
     void copy_data(void *dst, const void *src, size_t bytes) const override {
-        check(vnpu_memcpy_d2d(reinterpret_cast<vnpu_addr_t>(dst), reinterpret_cast<vnpu_addr_t>(src), bytes,
-                              current_stream()),
+        check(vnpu_memcpy_d2d(reinterpret_cast<vnpu_addr_t>(dst),
+                              reinterpret_cast<vnpu_addr_t>(src), bytes, current_stream()),
               "copying on the device");
     }
     bool initialized() override { return is_started(); }
@@ -106,22 +109,25 @@ class Allocator final : public c10::DeviceAllocator {
     FreeList &list_of(const Block *block) { return block->is_small ? small_ : large_; }
 
     void change(StatArray &stat, int64_t amount, bool is_small) {
-        const auto pool = static_cast<size_t>(is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
+        const auto pool =
+            static_cast<size_t>(is_small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
         for (const size_t i : {static_cast<size_t>(StatType::AGGREGATE), pool}) {
-            amount >= 0 ? stat[i].increase(static_cast<size_t>(amount)) : stat[i].decrease(static_cast<size_t>(-amount));
+            amount >= 0 ? stat[i].increase(static_cast<size_t>(amount))
+                        : stat[i].decrease(static_cast<size_t>(-amount));
         }
     }
     void change_inactive(const Block *block, int sign) {
         if (block->is_split()) {
             change(stats_.inactive_split, sign, block->is_small);
-            change(stats_.inactive_split_bytes, sign * static_cast<int64_t>(block->size), block->is_small);
+            change(stats_.inactive_split_bytes, sign * static_cast<int64_t>(block->size),
+                   block->is_small);
         }
     }
-    template <typename Visit>
-    void for_each_stat(Visit visit) {
-        for (StatArray *array : {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split,
-                                 &stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes,
-                                 &stats_.inactive_split_bytes, &stats_.requested_bytes}) {
+    template <typename Visit> void for_each_stat(Visit visit) {
+        for (StatArray *array :
+             {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split,
+              &stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes,
+              &stats_.inactive_split_bytes, &stats_.requested_bytes}) {
             for (auto &stat : *array) {
                 visit(stat);
             }
@@ -146,7 +152,8 @@ void report(vnpu_addr_t address, int64_t bytes, const DeviceStats &stats) {
     const auto all = static_cast<size_t>(StatType::AGGREGATE);
     c10::reportMemoryUsageToProfiler(reinterpret_cast<void *>(address), bytes,
                                      static_cast<size_t>(stats.allocated_bytes[all].current),
-                                     static_cast<size_t>(stats.reserved_bytes[all].current), c10::Device(kDevice, 0));
+                                     static_cast<size_t>(stats.reserved_bytes[all].current),
+                                     c10::Device(kDevice, 0));
 }
 
 c10::DataPtr Allocator::allocate(size_t bytes) {
@@ -194,12 +201,14 @@ void Allocator::throw_out_of_memory(size_t bytes) {
     char detail[512] = "";
     vnpu_error_detail(detail, sizeof detail);
     const auto all = static_cast<size_t>(StatType::AGGREGATE);
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "vnpu out of memory: tried to allocate ", bytes, " bytes; ",
-                     stats_.allocated_bytes[all].current, " bytes are in use by tensors, ",
-                     stats_.reserved_bytes[all].current, " bytes are held by the allocator. ", detail);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "vnpu out of memory: tried to allocate ", bytes,
+                     " bytes; ", stats_.allocated_bytes[all].current,
+                     " bytes are in use by tensors, ", stats_.reserved_bytes[all].current,
+                     " bytes are held by the allocator. ", detail);
 }
 
-// The smallest free block that fits; a large one is not cut for a much smaller size if it would leave less than a small one.
+// The smallest free block that fits; a large one is not cut for a much smaller size if it would
+// leave less than a small one.
 Block *Allocator::take_free(size_t size, bool is_small, vnpu_stream_t stream) {
     FreeList &list = is_small ? small_ : large_;
     Block key(stream, size, 0, is_small);
@@ -215,13 +224,14 @@ Block *Allocator::take_free(size_t size, bool is_small, vnpu_stream_t stream) {
 
 // nullptr when the device has no memory left.
 Block *Allocator::new_segment(size_t size, bool is_small, vnpu_stream_t stream) {
-    const size_t bytes = is_small              ? kSmallSegment
+    const size_t bytes = is_small             ? kSmallSegment
                          : size < kLargeBlock ? kLargeSegment
                                               : round_up(size, kRoundLarge);
     vnpu_addr_t address = 0;
     vnpu_status_t status = vnpu_mem_alloc(0, bytes, &address);
     size_t got = bytes;
-    if (status == VNPU_ERROR_OUT_OF_MEMORY && bytes > size) { // the rounding may be what does not fit
+    if (status == VNPU_ERROR_OUT_OF_MEMORY &&
+        bytes > size) { // the rounding may be what does not fit
         status = vnpu_mem_alloc(0, size, &address);
         got = size;
     }
@@ -254,7 +264,8 @@ void Allocator::split(Block *block, size_t size) {
 }
 
 void Allocator::release_pointer(void *pointer) {
-    if (pointer != nullptr && !is_forked_child()) { // the parent's memory, its locks in an unknown state
+    if (pointer != nullptr &&
+        !is_forked_child()) { // the parent's memory, its locks in an unknown state
         instance().release(reinterpret_cast<vnpu_addr_t>(pointer));
     }
 }
@@ -325,7 +336,8 @@ void Allocator::recordStream(const c10::DataPtr &pointer, c10::Stream stream) {
 void Allocator::record_events(Block *block) {
     for (const vnpu_stream_t stream : block->other_streams) {
         vnpu_event_t event = 0;
-        if (vnpu_event_create(0, &event) == VNPU_OK && vnpu_event_record(event, stream) == VNPU_OK) {
+        if (vnpu_event_create(0, &event) == VNPU_OK &&
+            vnpu_event_record(event, stream) == VNPU_OK) {
             events_.emplace_back(event, block);
             block->pending_events++;
         }
@@ -401,7 +413,9 @@ struct Registration {
 
 } // namespace
 
-c10::DeviceAllocator &device_allocator() { return instance(); }
+c10::DeviceAllocator &device_allocator() {
+    return instance();
+}
 
 void resize_storage(const c10::Storage &storage, size_t bytes) {
     c10::StorageImpl *impl = storage.unsafeGetStorageImpl();
@@ -409,8 +423,8 @@ void resize_storage(const c10::Storage &storage, size_t bytes) {
     c10::DataPtr fresh = device_allocator().allocate(bytes);
     const size_t kept = std::min(bytes, impl->nbytes());
     if (kept != 0) {
-        check(vnpu_memcpy_d2d(reinterpret_cast<vnpu_addr_t>(fresh.get()), reinterpret_cast<vnpu_addr_t>(impl->data()),
-                              kept, current_stream()),
+        check(vnpu_memcpy_d2d(reinterpret_cast<vnpu_addr_t>(fresh.get()),
+                              reinterpret_cast<vnpu_addr_t>(impl->data()), kept, current_stream()),
               "copying a resized storage");
     }
     impl->set_data_ptr_noswap(std::move(fresh));

@@ -1,4 +1,5 @@
-// The caching allocator of device memory, behind torch.vnpu.memory_* and torch.accelerator.memory_*.
+// The caching allocator of device memory, behind torch.vnpu.memory_* and
+// torch.accelerator.memory_*.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>

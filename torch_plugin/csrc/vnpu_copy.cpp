@@ -2,8 +2,8 @@
 #include <array>
 #include <cstring>
 
-#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
@@ -15,8 +15,8 @@
 namespace vnpu {
 namespace {
 
-// Type under which the library moves the bits of a tensor that it only copies: itself if the chip knows it, else an integer
-// of its width; NONE for 16-byte elements.
+// Type under which the library moves the bits of a tensor that it only copies: itself if the chip
+// knows it, else an integer of its width; NONE for 16-byte elements.
 vnpu_dtype_t storage_dtype(at::ScalarType type) {
     const vnpu_dtype_t known = to_dtype(type);
     if (known != VNPU_DTYPE_NONE) {
@@ -31,9 +31,11 @@ vnpu_dtype_t storage_dtype(at::ScalarType type) {
     }
 }
 
-// Two tensors of equal sizes as operands of a copy. Adjacent dimensions that both walk through without a gap become one,
-// so that a rank above the library's limit is rare. 16-byte elements become pairs.
-bool copy_operands(const at::Tensor &dst, const at::Tensor &src, kern_tensor_t *out, kern_tensor_t *in) {
+// Two tensors of equal sizes as operands of a copy. Adjacent dimensions that both walk through
+// without a gap become one, so that a rank above the library's limit is rare. 16-byte elements
+// become pairs.
+bool copy_operands(const at::Tensor &dst, const at::Tensor &src, kern_tensor_t *out,
+                   kern_tensor_t *in) {
     const bool is_same = dst.scalar_type() == src.scalar_type();
     const bool is_wide = is_same && dst.element_size() == 16;
     std::array<c10::SmallVector<int64_t, 10>, 3> dims; // size, stride of dst, stride of src
@@ -65,8 +67,12 @@ bool copy_operands(const at::Tensor &dst, const at::Tensor &src, kern_tensor_t *
     *in = {};
     out->address = address_of(dst);
     in->address = address_of(src);
-    out->dtype = is_wide ? VNPU_I64 : is_same ? storage_dtype(dst.scalar_type()) : to_dtype(dst.scalar_type());
-    in->dtype = is_wide ? VNPU_I64 : is_same ? storage_dtype(src.scalar_type()) : to_dtype(src.scalar_type());
+    out->dtype = is_wide   ? VNPU_I64
+                 : is_same ? storage_dtype(dst.scalar_type())
+                           : to_dtype(dst.scalar_type());
+    in->dtype = is_wide   ? VNPU_I64
+                : is_same ? storage_dtype(src.scalar_type())
+                          : to_dtype(src.scalar_type());
     out->ndims = in->ndims = static_cast<uint32_t>(dims[0].size());
     for (uint32_t d = 0; d < out->ndims; ++d) {
         out->size[d] = in->size[d] = dims[0][d];
@@ -79,18 +85,20 @@ bool copy_operands(const at::Tensor &dst, const at::Tensor &src, kern_tensor_t *
 // One block of memory holds every element of both, in the same order.
 bool is_one_block(const at::Tensor &a, const at::Tensor &b) {
     return a.scalar_type() == b.scalar_type() && a.is_non_overlapping_and_dense() &&
-           b.is_non_overlapping_and_dense() && (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
+           b.is_non_overlapping_and_dense() &&
+           (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous()));
 }
 
 void record_pinned_use(const at::Tensor &host) {
-    at::getHostAllocator(kDevice)->record_event(
-        const_cast<void *>(host.storage().data()), host.storage().data_ptr().get_context(),
-        make_stream(current_stream()));
+    at::getHostAllocator(kDevice)->record_event(const_cast<void *>(host.storage().data()),
+                                                host.storage().data_ptr().get_context(),
+                                                make_stream(current_stream()));
 }
 
 void block_to_device(const at::Tensor &dst, const at::Tensor &src, bool non_blocking) {
     const bool is_async = non_blocking && src.is_pinned();
-    check(vnpu_memcpy_h2d(address_of(dst), src.const_data_ptr(), src.nbytes(), current_stream(), is_async),
+    check(vnpu_memcpy_h2d(address_of(dst), src.const_data_ptr(), src.nbytes(), current_stream(),
+                          is_async),
           "copying to the device");
     if (is_async) {
         record_pinned_use(src);
@@ -99,7 +107,8 @@ void block_to_device(const at::Tensor &dst, const at::Tensor &src, bool non_bloc
 
 void block_to_host(const at::Tensor &dst, const at::Tensor &src, bool non_blocking) {
     const bool is_async = non_blocking && dst.is_pinned();
-    check(vnpu_memcpy_d2h(dst.mutable_data_ptr(), address_of(src), src.nbytes(), current_stream(), is_async),
+    check(vnpu_memcpy_d2h(dst.mutable_data_ptr(), address_of(src), src.nbytes(), current_stream(),
+                          is_async),
           "copying to the host");
     if (is_async) {
         record_pinned_use(dst);
@@ -125,7 +134,8 @@ bool device_to_device(OpCall &call, const at::Tensor &dst, const at::Tensor &src
 }
 
 void host_to_device(OpCall &call, const at::Tensor &dst, const at::Tensor &src, bool non_blocking) {
-    const at::Tensor ready = src.scalar_type() == dst.scalar_type() ? src : src.to(dst.scalar_type());
+    const at::Tensor ready =
+        src.scalar_type() == dst.scalar_type() ? src : src.to(dst.scalar_type());
     if (is_one_block(dst, ready)) {
         block_to_device(dst, ready, non_blocking);
         return;
@@ -137,8 +147,8 @@ void host_to_device(OpCall &call, const at::Tensor &dst, const at::Tensor &src, 
     }
     const at::Tensor staged = at::empty(packed.sizes(), dst.options());
     block_to_device(staged, packed, false);
-    TORCH_CHECK(device_to_device(call, dst, staged), "vnpu: cannot scatter ", dst.scalar_type(), dst.sizes(),
-                " with strides ", dst.strides(), ": ", call.reason());
+    TORCH_CHECK(device_to_device(call, dst, staged), "vnpu: cannot scatter ", dst.scalar_type(),
+                dst.sizes(), " with strides ", dst.strides(), ": ", call.reason());
 }
 
 void device_to_host(OpCall &call, const at::Tensor &dst, const at::Tensor &src, bool non_blocking) {
@@ -149,22 +159,24 @@ void device_to_host(OpCall &call, const at::Tensor &dst, const at::Tensor &src, 
     at::Tensor packed = src;
     if (!src.is_non_overlapping_and_dense()) {
         packed = at::empty(src.sizes(), src.options());
-        TORCH_CHECK(device_to_device(call, packed, src), "vnpu: cannot gather ", src.scalar_type(), src.sizes(),
-                    " with strides ", src.strides(), ": ", call.reason());
+        TORCH_CHECK(device_to_device(call, packed, src), "vnpu: cannot gather ", src.scalar_type(),
+                    src.sizes(), " with strides ", src.strides(), ": ", call.reason());
     }
-    const at::Tensor host = at::empty_strided(packed.sizes(), packed.strides(), packed.options().device(at::kCPU));
+    const at::Tensor host =
+        at::empty_strided(packed.sizes(), packed.strides(), packed.options().device(at::kCPU));
     block_to_host(host, packed, false);
     dst.copy_(host);
 }
 
-// What the chip cannot copy (a change from or to a type that it does not know) is a host operator like any other; the copy
-// itself is ours, because the CPU has no _copy_from.
+// What the chip cannot copy (a change from or to a type that it does not know) is a host operator
+// like any other; the copy itself is ours, because the CPU has no _copy_from.
 void through_host(OpCall &call, const at::Tensor &dst, const at::Tensor &src) {
     call.goes_to_host();
     const at::Tensor host = at::empty(src.sizes(), src.options().device(at::kCPU));
     device_to_host(call, host, src, false);
     const at::Tensor converted = host.to(dst.scalar_type());
-    OpScope::add_host_time(charge_host(host.nbytes() + converted.nbytes(), static_cast<uint64_t>(host.numel())));
+    OpScope::add_host_time(
+        charge_host(host.nbytes() + converted.nbytes(), static_cast<uint64_t>(host.numel())));
     host_to_device(call, dst, converted, false);
 }
 
@@ -223,10 +235,10 @@ bool fill(OpCall &call, const at::Tensor &self, const at::Scalar &value) {
     const bool is_float = c10::isFloatingType(self.scalar_type());
     const bool is_bool = self.scalar_type() == at::kBool;
     const double as_float = is_float ? value.toDouble() : 0.0;
-    const int64_t as_int = is_float                     ? 0
-                           : is_bool                    ? (value.toDouble() != 0.0 ? 1 : 0)
-                           : value.isFloatingPoint()    ? static_cast<int64_t>(value.toDouble())
-                                                        : value.to<int64_t>();
+    const int64_t as_int = is_float                  ? 0
+                           : is_bool                 ? (value.toDouble() != 0.0 ? 1 : 0)
+                           : value.isFloatingPoint() ? static_cast<int64_t>(value.toDouble())
+                                                     : value.to<int64_t>();
     KernelLock lock;
     return call.ran(kern_fill(lock.context(), current_stream(), &out, as_float, as_int), lock);
 }
@@ -252,7 +264,8 @@ namespace ops {
 // _copy_from(self, dst, non_blocking): dst = self.
 Outcome copy_from(OpCall &call) {
     const at::Tensor dst = call.tensor(1);
-    const at::Tensor src = call.tensor(0).sizes() == dst.sizes() ? call.tensor(0) : call.tensor(0).expand(dst.sizes());
+    const at::Tensor src =
+        call.tensor(0).sizes() == dst.sizes() ? call.tensor(0) : call.tensor(0).expand(dst.sizes());
     if (dst.numel() == 0 || copy_values(call, dst, src, call.boolean(2))) {
         return call.done(dst);
     }
@@ -274,7 +287,8 @@ Outcome copy_from_and_resize(OpCall &call) {
 Outcome local_scalar_dense(OpCall &call) {
     const at::Tensor self = call.tensor(0);
     const at::Tensor host = at::empty({}, self.options().device(at::kCPU));
-    check(vnpu_memcpy_d2h(host.mutable_data_ptr(), address_of(self), host.nbytes(), current_stream(), 0),
+    check(vnpu_memcpy_d2h(host.mutable_data_ptr(), address_of(self), host.nbytes(),
+                          current_stream(), 0),
           "reading a value");
     at::Tensor value = host;
     if (self.is_conj()) {
@@ -285,7 +299,8 @@ Outcome local_scalar_dense(OpCall &call) {
 
 Outcome fill_scalar(OpCall &call) {
     const at::Tensor self = call.tensor(0);
-    if (self.numel() == 0 || fill(call, self, call.scalar(1)) || fill_pattern(self, call.scalar(1))) {
+    if (self.numel() == 0 || fill(call, self, call.scalar(1)) ||
+        fill_pattern(self, call.scalar(1))) {
         return call.done(self);
     }
     return call.host(call.reason());
@@ -293,7 +308,8 @@ Outcome fill_scalar(OpCall &call) {
 
 Outcome fill_tensor(OpCall &call) {
     const at::Tensor self = call.tensor(0), value = call.tensor(1);
-    TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
+    TORCH_CHECK(value.dim() == 0,
+                "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
                 " dimensions.");
     self.copy_(value.expand(self.sizes()));
     return call.done(self);
@@ -311,7 +327,9 @@ Outcome zero(OpCall &call) {
 Outcome cat_out(OpCall &call) {
     const std::vector<at::Tensor> tensors = call.arg(0).toTensorVector();
     const at::Tensor out = call.out();
-    const auto is_skipped = [](const at::Tensor &tensor) { return tensor.dim() == 1 && tensor.size(0) == 0; };
+    const auto is_skipped = [](const at::Tensor &tensor) {
+        return tensor.dim() == 1 && tensor.size(0) == 0;
+    };
     std::vector<int64_t> sizes;
     int64_t dim = 0, along = 0;
     for (const at::Tensor &tensor : tensors) {

@@ -109,7 +109,9 @@ Outcome OpCall::done(at::Tensor first, at::Tensor second, at::Tensor third) {
     return Outcome::done;
 }
 
-void OpCall::replace_result(c10::IValue result) { stack_->back() = std::move(result); }
+void OpCall::replace_result(c10::IValue result) {
+    stack_->back() = std::move(result);
+}
 
 Outcome OpCall::host(std::string reason) {
     reason_ = std::move(reason);
@@ -174,7 +176,9 @@ void set_module_path(const std::string &path) {
     to.module = path;
 }
 
-uint32_t current_tag() noexcept { return t_tag; }
+uint32_t current_tag() noexcept {
+    return t_tag;
+}
 
 OpScope::OpScope(const c10::OperatorHandle &op, const torch::jit::Stack &stack)
     : is_outermost_(t_depth++ == 0) {
@@ -183,7 +187,8 @@ OpScope::OpScope(const c10::OperatorHandle &op, const torch::jit::Stack &stack)
     }
     t_tag = g_next_tag.fetch_add(1, std::memory_order_relaxed) + 1;
     vnpu_sim_set_tag(t_tag);
-    OpRecord record{t_tag, op_name(op), first_dtype(op, stack), input_shapes(op, stack), false, 0, {}};
+    OpRecord record{t_tag, op_name(op), first_dtype(op, stack), input_shapes(op, stack), false,
+                    0,     {}};
     Recorder &to = recorder();
     std::lock_guard<std::mutex> guard(to.mutex);
     record.module = to.module;
@@ -201,8 +206,7 @@ OpScope::~OpScope() {
 namespace {
 
 // The record of the operator that this thread runs, found from the end: few operators run at once.
-template <typename Change>
-void change_record(Change change) {
+template <typename Change> void change_record(Change change) {
     if (t_tag == 0) {
         return;
     }
@@ -218,7 +222,8 @@ void change_record(Change change) {
 
 } // namespace
 
-// Only the outermost operator is counted: a host operator inside a device one makes that one a host operator.
+// Only the outermost operator is counted: a host operator inside a device one makes that one a host
+// operator.
 void OpScope::on_host() {
     change_record([](OpRecord &record) { record.on_host = true; });
 }

@@ -1,8 +1,9 @@
-// How an operator reaches the chip: table rows, the boxed kernel that runs them, the priced host fallback, and the
-// record of what was dispatched.
+// How an operator reaches the chip: table rows, the boxed kernel that runs them, the priced host
+// fallback, and the record of what was dispatched.
 //
-// Every compute and copy operator is registered as one boxed functor over its table row. A handler reads its
-// arguments from the stack and either finishes the operator on the device (`done`) or says why it cannot
+// Every compute and copy operator is registered as one boxed functor over its table row. A handler
+// reads its arguments from the stack and either finishes the operator on the device (`done`) or
+// says why it cannot
 // (`host`), leaving the stack as it was; the functor then falls back.
 #pragma once
 
@@ -40,15 +41,18 @@ class OpCall {
     bool boolean(size_t i) const { return arg(i).toBool(); }
     // An int[] or int argument; empty for None.
     std::vector<int64_t> integers(size_t i) const;
-    const at::Tensor &out() const { return tensor(num_args_ - 1); } // the out argument is the last one
+    const at::Tensor &out() const {
+        return tensor(num_args_ - 1);
+    } // the out argument is the last one
 
     Outcome done(c10::IValue result);
     Outcome done(at::Tensor first, at::Tensor second);
     Outcome done(at::Tensor first, at::Tensor second, at::Tensor third);
     void replace_result(c10::IValue result); // of a finished call: a view of it, for example
-    Outcome host(std::string reason); // "why the chip cannot"
+    Outcome host(std::string reason);        // "why the chip cannot"
     const std::string &reason() const { return reason_; }
-    // For a handler that does its host part itself: refuses or warns as VNPU_FALLBACK says, and counts it.
+    // For a handler that does its host part itself: refuses or warns as VNPU_FALLBACK says, and
+    // counts it.
     void goes_to_host();
 
     // Outcome of a kernel call: OK -> true; unsupported -> false with the reason kept; else throws.
@@ -69,20 +73,24 @@ struct HandlerRow {
     Handler handler;
 };
 
-// Runs the operator on the CPU: arguments cross the link, the host's time is charged to the virtual host clock, results
-// cross back. Refuses by name under VNPU_FALLBACK=error and for view operators.
-void host_fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack, const std::string &reason);
+// Runs the operator on the CPU: arguments cross the link, the host's time is charged to the virtual
+// host clock, results cross back. Refuses by name under VNPU_FALLBACK=error and for view operators.
+void host_fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack,
+                   const std::string &reason);
 
 // Raises under VNPU_FALLBACK=error, warns once for each operator under warn.
-void announce_host(const c10::OperatorHandle &op, const torch::jit::Stack &stack, const std::string &reason);
+void announce_host(const c10::OperatorHandle &op, const torch::jit::Stack &stack,
+                   const std::string &reason);
 
 // "aten::mm(float32[4096, 384], float32[384, 1536])": name and tensor arguments.
 std::string describe_arguments(const c10::OperatorHandle &op, const torch::jit::Stack &stack);
 
-// Charges host work of an operator: bytes touched and operations, priced by the machine description. Returns the time.
+// Charges host work of an operator: bytes touched and operations, priced by the machine
+// description. Returns the time.
 uint64_t charge_host(uint64_t bytes, uint64_t operations);
 
-// ---- the record of a profile ----------------------------------------------------------------------------------------
+// ---- the record of a profile
+// ----------------------------------------------------------------------------------------
 struct OpRecord {
     uint32_t tag;
     std::string op, dtype, shapes;
@@ -97,8 +105,8 @@ std::pair<std::string, std::vector<OpRecord>> profile_end();
 void set_module_path(const std::string &path);
 uint32_t current_tag() noexcept; // of the operator that this thread runs; 0 outside a profile
 
-// One dispatched operator: the outermost one on a thread gets a tag and a record while a profile runs; what it calls
-// belongs to it.
+// One dispatched operator: the outermost one on a thread gets a tag and a record while a profile
+// runs; what it calls belongs to it.
 class OpScope {
   public:
     OpScope(const c10::OperatorHandle &op, const torch::jit::Stack &stack);

@@ -1,5 +1,5 @@
-// The priced host fallback. at::native::cpu_fallback would hide what it costs: here the copies, the host's work and the
-// copies back happen in that order of simulated time.
+// The priced host fallback. at::native::cpu_fallback would hide what it costs: here the copies, the
+// host's work and the copies back happen in that order of simulated time.
 #include "torch_plugin/csrc/vnpu_dispatch.h"
 
 #include <cstdlib>
@@ -25,18 +25,21 @@ Mode fallback_mode() {
     if (std::strcmp(text, "error") == 0) {
         return Mode::error;
     }
-    TORCH_CHECK(std::strcmp(text, "allow") == 0, "VNPU_FALLBACK must be error, warn or allow, not '", text, "'");
+    TORCH_CHECK(std::strcmp(text, "allow") == 0,
+                "VNPU_FALLBACK must be error, warn or allow, not '", text, "'");
     return Mode::allow;
 }
 
 } // namespace
 
-void announce_host(const c10::OperatorHandle &op, const torch::jit::Stack &stack, const std::string &reason) {
+void announce_host(const c10::OperatorHandle &op, const torch::jit::Stack &stack,
+                   const std::string &reason) {
     const std::string why = reason.empty() ? "no kernel for it" : reason;
     switch (fallback_mode()) {
     case Mode::allow: return;
     case Mode::error:
-        TORCH_CHECK_NOT_IMPLEMENTED(false, describe_arguments(op, stack), " does not run on the vnpu (", why,
+        TORCH_CHECK_NOT_IMPLEMENTED(false, describe_arguments(op, stack),
+                                    " does not run on the vnpu (", why,
                                     ") and VNPU_FALLBACK=error forbids the host");
     case Mode::warn: break;
     }
@@ -55,9 +58,9 @@ namespace {
 void refuse_views(const c10::FunctionSchema &schema) {
     for (const auto &result : schema.returns()) {
         const c10::AliasInfo *alias = result.alias_info();
-        TORCH_CHECK_NOT_IMPLEMENTED(alias == nullptr || alias->isWrite(), schema.name(), ".",
-                                    schema.overload_name(),
-                                    ": a view operator cannot run on the host: its result would be a copy");
+        TORCH_CHECK_NOT_IMPLEMENTED(
+            alias == nullptr || alias->isWrite(), schema.name(), ".", schema.overload_name(),
+            ": a view operator cannot run on the host: its result would be a copy");
     }
 }
 
@@ -68,7 +71,8 @@ bool is_on_device(const at::Tensor &tensor) {
 class HostCall {
   public:
     HostCall(const c10::OperatorHandle &op, torch::jit::Stack *stack)
-        : op_(op), schema_(op.schema()), stack_(stack), first_(stack->size() - schema_.arguments().size()) {}
+        : op_(op), schema_(op.schema()), stack_(stack),
+          first_(stack->size() - schema_.arguments().size()) {}
 
     void run() {
         const size_t count = schema_.arguments().size();
@@ -92,7 +96,8 @@ class HostCall {
         bytes_ += tensor.nbytes();
         elements_ = std::max(elements_, static_cast<uint64_t>(tensor.numel()));
         if (is_out) { // only written: nothing to carry over
-            return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU));
+            return at::empty_strided(tensor.sizes(), tensor.strides(),
+                                     tensor.options().device(at::kCPU));
         }
         return tensor.to(at::kCPU);
     }
@@ -111,7 +116,8 @@ class HostCall {
         if (value.isOptionalTensorList()) {
             c10::List<std::optional<at::Tensor>> list;
             for (const std::optional<at::Tensor> &tensor : value.toOptionalTensorList()) {
-                list.push_back(tensor ? std::optional<at::Tensor>(tensor_to_host(*tensor, false)) : std::nullopt);
+                list.push_back(tensor ? std::optional<at::Tensor>(tensor_to_host(*tensor, false))
+                                      : std::nullopt);
             }
             return list;
         }
@@ -130,7 +136,8 @@ class HostCall {
         const size_t results = schema_.returns().size();
         for (size_t i = stack_->size() - results; i < stack_->size(); ++i) {
             const c10::IValue &value = (*stack_)[i];
-            if (value.isTensor() && value.toTensor().defined() && schema_.returns()[i - (stack_->size() - results)].alias_info() == nullptr) {
+            if (value.isTensor() && value.toTensor().defined() &&
+                schema_.returns()[i - (stack_->size() - results)].alias_info() == nullptr) {
                 bytes_ += value.toTensor().nbytes();
                 elements_ = std::max(elements_, static_cast<uint64_t>(value.toTensor().numel()));
             }
@@ -140,8 +147,8 @@ class HostCall {
 
     // 2 M N K of a matrix product, the one kind of operator whose work is not its size.
     uint64_t products() const {
-        static const std::unordered_set<std::string> names = {"aten::mm", "aten::bmm", "aten::addmm",
-                                                              "aten::baddbmm", "aten::matmul"};
+        static const std::unordered_set<std::string> names = {
+            "aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::matmul"};
         if (names.count(schema_.name()) == 0) {
             return 0;
         }
@@ -152,7 +159,8 @@ class HostCall {
                 continue;
             }
             const at::Tensor &tensor = value.toTensor();
-            work *= is_left ? static_cast<uint64_t>(tensor.numel()) : static_cast<uint64_t>(tensor.size(-1));
+            work *= is_left ? static_cast<uint64_t>(tensor.numel())
+                            : static_cast<uint64_t>(tensor.size(-1));
             if (!is_left) {
                 return work;
             }
@@ -176,7 +184,8 @@ class HostCall {
             if (originals_[i].isTensor()) {
                 copy_back(host_args_[i].toTensor(), originals_[i].toTensor());
             } else if (originals_[i].isTensorList()) {
-                const auto from = host_args_[i].toTensorVector(), to = originals_[i].toTensorVector();
+                const auto from = host_args_[i].toTensorVector(),
+                           to = originals_[i].toTensorVector();
                 for (size_t j = 0; j < to.size(); ++j) {
                     copy_back(from[j], to[j]);
                 }
@@ -233,8 +242,9 @@ class HostCall {
 uint64_t charge_host(uint64_t bytes, uint64_t operations) {
     const vnpu_machine_t &chip = machine();
     const __uint128_t second = 1000000000000u;
-    const uint64_t memory =
-        chip.host_bytes_per_s != 0 ? static_cast<uint64_t>(bytes * second / chip.host_bytes_per_s) : 0;
+    const uint64_t memory = chip.host_bytes_per_s != 0
+                                ? static_cast<uint64_t>(bytes * second / chip.host_bytes_per_s)
+                                : 0;
     const uint64_t compute =
         chip.host_flops != 0 ? static_cast<uint64_t>(operations * second / chip.host_flops) : 0;
     const uint64_t ps = std::max(memory, compute);
@@ -242,8 +252,12 @@ uint64_t charge_host(uint64_t bytes, uint64_t operations) {
     return ps;
 }
 
-void host_fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack, const std::string &reason) {
+void host_fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack,
+                   const std::string &reason) {
     refuse_views(op.schema());
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), describe_arguments(op, *stack),
+        " runs neither on the vnpu nor on the host: there is no kernel for it");
     announce_host(op, *stack, reason);
     HostCall(op, stack).run();
 }

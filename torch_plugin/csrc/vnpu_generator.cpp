@@ -15,7 +15,8 @@ namespace {
 class GeneratorImpl final : public c10::GeneratorImpl {
   public:
     explicit GeneratorImpl(c10::DeviceIndex index)
-        : c10::GeneratorImpl(c10::Device(kDevice, index), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+        : c10::GeneratorImpl(c10::Device(kDevice, index),
+                             c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
     void set_current_seed(uint64_t seed) override {
         seed_ = seed;
@@ -39,7 +40,8 @@ class GeneratorImpl final : public c10::GeneratorImpl {
     }
     void set_state(const c10::TensorImpl &state) override {
         at::detail::check_rng_state(state);
-        TORCH_CHECK(state.numel() == 16, "vnpu: a generator state has 16 bytes (seed, offset), not ", state.numel());
+        TORCH_CHECK(state.numel() == 16,
+                    "vnpu: a generator state has 16 bytes (seed, offset), not ", state.numel());
         const auto *bytes = static_cast<const uint8_t *>(state.data());
         std::memcpy(&seed_, bytes, 8);
         std::memcpy(&offset_, bytes + 8, 8);
@@ -70,7 +72,8 @@ class GeneratorImpl final : public c10::GeneratorImpl {
 
 const at::Generator &default_generator(c10::DeviceIndex index) {
     check_index(index < 0 ? current_device() : index);
-    static const at::Generator instance = at::make_generator<GeneratorImpl>(static_cast<c10::DeviceIndex>(0));
+    static const at::Generator instance =
+        at::make_generator<GeneratorImpl>(static_cast<c10::DeviceIndex>(0));
     return instance;
 }
 
@@ -84,9 +87,10 @@ at::Generator host_generator(const at::Generator &generator) {
     if (generator.defined() && generator.device().type() == at::kCPU) {
         return generator;
     }
-    const at::Generator &source = generator.defined() ? generator : default_generator(current_device());
-    TORCH_CHECK(source.device().type() == kDevice, "vnpu: expected a generator of device vnpu, found ",
-                source.device());
+    const at::Generator &source =
+        generator.defined() ? generator : default_generator(current_device());
+    TORCH_CHECK(source.device().type() == kDevice,
+                "vnpu: expected a generator of device vnpu, found ", source.device());
     auto *impl = static_cast<GeneratorImpl *>(source.unsafeGetGeneratorImpl());
     std::lock_guard<std::mutex> guard(impl->mutex_);
     return at::make_generator<at::CPUGeneratorImpl>(impl->next_draw());

@@ -1,5 +1,5 @@
-// What torch asks of an accelerator: the device guard (devices, streams, events) and the hooks (context, generators, pinned
-// memory, storage).
+// What torch asks of an accelerator: the device guard (devices, streams, events) and the hooks
+// (context, generators, pinned memory, storage).
 #include <atomic>
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -16,7 +16,9 @@ namespace {
 
 std::atomic<bool> g_backward_ran{false};
 
-vnpu_event_t to_event(const void *event) { return reinterpret_cast<vnpu_event_t>(event); }
+vnpu_event_t to_event(const void *event) {
+    return reinterpret_cast<vnpu_event_t>(event);
+}
 
 struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     c10::DeviceType type() const override { return kDevice; }
@@ -42,13 +44,18 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     c10::DeviceCapability getDeviceCapability(c10::Device) const override {
         c10::DeviceCapability capability;
         capability.capability_data.capability_bits =
-            1ull << c10::kIndex_Byte | 1ull << c10::kIndex_Char | 1ull << c10::kIndex_Short | 1ull << c10::kIndex_Int |
-            1ull << c10::kIndex_Long | 1ull << c10::kIndex_Float | 1ull << c10::kIndex_Bool;
+            1ull << c10::kIndex_Byte | 1ull << c10::kIndex_Char | 1ull << c10::kIndex_Short |
+            1ull << c10::kIndex_Int | 1ull << c10::kIndex_Long | 1ull << c10::kIndex_Float |
+            1ull << c10::kIndex_Bool;
         return capability;
     }
 
-    c10::Stream getStream(c10::Device device) const override { return make_stream(current_stream(), of(device)); }
-    c10::Stream getDefaultStream(c10::Device device) const override { return make_stream(0, of(device)); }
+    c10::Stream getStream(c10::Device device) const override {
+        return make_stream(current_stream(), of(device));
+    }
+    c10::Stream getDefaultStream(c10::Device device) const override {
+        return make_stream(0, of(device));
+    }
     c10::Stream getStreamFromGlobalPool(c10::Device device, bool is_high_priority) const override {
         return make_stream(stream_from_pool(is_high_priority ? -1 : 0), of(device));
     }
@@ -78,7 +85,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
         }
     }
     bool isStreamCapturing(const c10::Stream &) const override { return false; }
-    void recordDataPtrOnStream(const c10::DataPtr &pointer, const c10::Stream &stream) const override {
+    void recordDataPtrOnStream(const c10::DataPtr &pointer,
+                               const c10::Stream &stream) const override {
         device_allocator().recordStream(pointer, stream);
     }
 
@@ -95,7 +103,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     }
     void block(void *event, const c10::Stream &stream) const override {
         if (event != nullptr) {
-            check(vnpu_stream_wait_event(to_handle(stream), to_event(event)), "waiting for an event on a stream");
+            check(vnpu_stream_wait_event(to_handle(stream), to_event(event)),
+                  "waiting for an event on a stream");
         }
     }
     bool queryEvent(void *event) const override {
@@ -108,15 +117,19 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     }
     void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override {
         if (event != nullptr && !is_forked_child()) {
-            (void)!vnpu_event_destroy(to_event(event)); // a lost device has no events: nothing to do about it here
+            (void)!vnpu_event_destroy(
+                to_event(event)); // a lost device has no events: nothing to do about it here
         }
     }
     double elapsedTime(void *start, void *end, const c10::DeviceIndex) const override {
-        TORCH_CHECK(start != nullptr && end != nullptr, "vnpu: both events must be recorded before elapsed_time");
+        TORCH_CHECK(start != nullptr && end != nullptr,
+                    "vnpu: both events must be recorded before elapsed_time");
         double milliseconds = 0;
-        const vnpu_status_t status = vnpu_event_elapsed_ms(to_event(start), to_event(end), &milliseconds);
-        TORCH_CHECK(status != VNPU_ERROR_NOT_READY, "vnpu: elapsed_time of an event that has not completed: "
-                                                    "synchronize first");
+        const vnpu_status_t status =
+            vnpu_event_elapsed_ms(to_event(start), to_event(end), &milliseconds);
+        TORCH_CHECK(status != VNPU_ERROR_NOT_READY,
+                    "vnpu: elapsed_time of an event that has not completed: "
+                    "synchronize first");
         check(status, "measuring between events");
         return milliseconds;
     }
@@ -141,7 +154,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     bool isBuilt() const override { return true; }
     bool isAvailable() const override { return device_count() > 0; }
     bool hasPrimaryContext(c10::DeviceIndex index) const override {
-        g_backward_ran.store(true, std::memory_order_relaxed); // the autograd engine asks at each backward
+        g_backward_ran.store(
+            true, std::memory_order_relaxed); // the autograd engine asks at each backward
         return index == 0 && is_started();
     }
     c10::DeviceIndex deviceCount() const override { return device_count(); }
@@ -156,12 +170,19 @@ struct Hooks final : at::PrivateUse1HooksInterface {
         return index < 0 ? current_device() : exchangeDevice(index);
     }
     at::Device getDeviceFromPtr(void *) const override { return {kDevice, current_device()}; }
-    const at::Generator &getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }
-    at::Generator getNewGenerator(c10::DeviceIndex index) const override { return new_generator(index); }
-    at::Allocator *getPinnedMemoryAllocator() const override { return at::getHostAllocator(kDevice); }
+    const at::Generator &getDefaultGenerator(c10::DeviceIndex index) const override {
+        return default_generator(index);
+    }
+    at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+        return new_generator(index);
+    }
+    at::Allocator *getPinnedMemoryAllocator() const override {
+        return at::getHostAllocator(kDevice);
+    }
     bool isPinnedPtr(const void *pointer) const override {
         int is_pinned = 0;
-        return is_started() && vnpu_host_is_pinned(pointer, &is_pinned) == VNPU_OK && is_pinned != 0;
+        return is_started() && vnpu_host_is_pinned(pointer, &is_pinned) == VNPU_OK &&
+               is_pinned != 0;
     }
     void resizePrivateUse1Bytes(const c10::Storage &storage, size_t bytes) const override {
         resize_storage(storage, bytes);
@@ -169,11 +190,15 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 };
 
 struct Registration {
-    Registration() { at::RegisterPrivateUse1HooksInterface(new Hooks()); } // torch keeps the pointer
+    Registration() {
+        at::RegisterPrivateUse1HooksInterface(new Hooks());
+    } // torch keeps the pointer
 } const g_registration;
 
 } // namespace
 
-bool backward_ran() noexcept { return g_backward_ran.load(std::memory_order_relaxed); }
+bool backward_ran() noexcept {
+    return g_backward_ran.load(std::memory_order_relaxed);
+}
 
 } // namespace vnpu

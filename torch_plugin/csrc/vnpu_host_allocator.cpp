@@ -33,14 +33,18 @@ class PinnedEvent {
 
 using PinnedBlock = at::HostBlock<c10::Stream>;
 
-struct PinnedAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, PinnedEvent, PinnedBlock> {
+struct PinnedAllocatorImpl final
+    : at::CachingHostAllocatorImpl<c10::Stream, PinnedEvent, PinnedBlock> {
   private:
     void allocate_host_memory(size_t size, void **out_pointer) override {
         ensure_device();
         check(vnpu_host_alloc(size, out_pointer), "allocating pinned memory");
     }
-    void free_block(PinnedBlock *block) override { check(vnpu_host_free(block->ptr_), "freeing pinned memory"); }
-    void record_stream(std::optional<std::vector<PinnedEvent>> &events, c10::Stream stream) override {
+    void free_block(PinnedBlock *block) override {
+        check(vnpu_host_free(block->ptr_), "freeing pinned memory");
+    }
+    void record_stream(std::optional<std::vector<PinnedEvent>> &events,
+                       c10::Stream stream) override {
         events->emplace_back(stream);
     }
     bool query_event(PinnedEvent &event) override { return event.is_done(); }
@@ -50,7 +54,8 @@ struct PinnedAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, Pin
 
 void free_pinned(void *context);
 
-struct PinnedAllocator final : at::CachingHostAllocatorInterface<PinnedAllocatorImpl, free_pinned> {};
+struct PinnedAllocator final : at::CachingHostAllocatorInterface<PinnedAllocatorImpl, free_pinned> {
+};
 
 PinnedAllocator &instance() {
     static auto *allocator = new PinnedAllocator(); // pinned tensors outlive static destructors

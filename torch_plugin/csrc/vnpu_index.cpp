@@ -15,10 +15,13 @@
 namespace vnpu {
 namespace {
 
-bool is_index_type(at::ScalarType type) { return type == at::kLong || type == at::kInt; }
+bool is_index_type(at::ScalarType type) {
+    return type == at::kLong || type == at::kInt;
+}
 
 // out = table gathered along `dim` by the one-dimensional index; false: the chip cannot.
-bool gather_rows(OpCall &call, const at::Tensor &out, const at::Tensor &table, int64_t dim, const at::Tensor &index) {
+bool gather_rows(OpCall &call, const at::Tensor &out, const at::Tensor &table, int64_t dim,
+                 const at::Tensor &index) {
     if (out.numel() == 0) {
         return true;
     }
@@ -28,14 +31,16 @@ bool gather_rows(OpCall &call, const at::Tensor &out, const at::Tensor &table, i
         return false;
     }
     KernelLock lock;
-    return call.ran(kern_index_select(lock.context(), current_stream(), &result, &from, static_cast<uint32_t>(dim), &at),
+    return call.ran(kern_index_select(lock.context(), current_stream(), &result, &from,
+                                      static_cast<uint32_t>(dim), &at),
                     lock);
 }
 
 Outcome select(OpCall &call, const at::Tensor &out) { // (self, dim, index)
     const at::Tensor self = call.tensor(0), index = call.tensor(2);
     TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): Index is supposed to be a vector");
-    TORCH_CHECK(is_index_type(index.scalar_type()), "index_select(): Expected dtype int32 or int64 for index");
+    TORCH_CHECK(is_index_type(index.scalar_type()),
+                "index_select(): Expected dtype int32 or int64 for index");
     TORCH_CHECK(self.scalar_type() == out.scalar_type(),
                 "index_select(): self and result must have the same scalar type");
     const at::Tensor table = self.dim() == 0 ? self.unsqueeze(0) : self;
@@ -52,7 +57,8 @@ Outcome select(OpCall &call, const at::Tensor &out) { // (self, dim, index)
     return call.done(self.dim() == 0 && flat.size(0) == 1 ? out.view(self.sizes()) : out);
 }
 
-// A row index of a table whose indexed dimensions are merged: sum of wrapped index times stride, out of range made visible.
+// A row index of a table whose indexed dimensions are merged: sum of wrapped index times stride,
+// out of range made visible.
 class MergedIndex {
   public:
     MergedIndex(OpCall *call, const at::Tensor &like)
@@ -65,7 +71,8 @@ class MergedIndex {
         kern.is_integer = true;
         const at::Tensor flat = index.contiguous().view({-1});
         const at::Tensor total = sum_.view({-1});
-        if (!to_kern(total, &kern.out) || !to_kern(total, &kern.input[1]) || !to_kern(flat, &kern.input[0])) {
+        if (!to_kern(total, &kern.out) || !to_kern(total, &kern.input[1]) ||
+            !to_kern(flat, &kern.input[0])) {
             return false;
         }
         kern.num_inputs = is_first_ ? 1 : 2;
@@ -73,7 +80,8 @@ class MergedIndex {
         for (const int64_t scalar : scalars) {
             kern.scalar_i[kern.num_scalars++] = scalar;
         }
-        const auto node = [&kern](kern_node_kind_t kind, int func, uint8_t a, uint8_t b, uint8_t c = 0) {
+        const auto node = [&kern](kern_node_kind_t kind, int func, uint8_t a, uint8_t b,
+                                  uint8_t c = 0) {
             kern.node[kern.num_nodes] = {kind, static_cast<uint8_t>(func), {a, b, c}};
             return KERN_NODE(kern.num_nodes++);
         };
@@ -96,7 +104,8 @@ class MergedIndex {
     at::Tensor flat() const { return sum_.view({-1}); }
 
   private:
-    static constexpr int64_t kOutside = int64_t{1} << 56; // beyond any table, also after seven more additions
+    static constexpr int64_t kOutside = int64_t{1}
+                                        << 56; // beyond any table, also after seven more additions
     OpCall *call_;
     at::Tensor sum_;
     bool is_first_ = true;
@@ -141,7 +150,9 @@ Outcome index_select(OpCall &call) {
     return select(call, at::empty({0}, call.tensor(0).options()));
 }
 
-Outcome index_select_out(OpCall &call) { return select(call, call.out()); }
+Outcome index_select_out(OpCall &call) {
+    return select(call, call.out());
+}
 
 // index.Tensor_out(self, indices, *, out)
 Outcome index_tensor_out(OpCall &call) {
@@ -202,16 +213,18 @@ Outcome arange_out(OpCall &call) {
     const at::Tensor out = call.out();
     const bool is_integer = c10::isIntegralType(out.scalar_type(), false);
     TORCH_CHECK(step.toDouble() != 0.0, "step must be nonzero");
-    TORCH_CHECK(std::isfinite(start.toDouble()) && std::isfinite(end.toDouble()), "unsupported range: ", start, " -> ",
-                end);
-    TORCH_CHECK((step.toDouble() > 0) == (end.toDouble() >= start.toDouble()) || start.toDouble() == end.toDouble(),
+    TORCH_CHECK(std::isfinite(start.toDouble()) && std::isfinite(end.toDouble()),
+                "unsupported range: ", start, " -> ", end);
+    TORCH_CHECK((step.toDouble() > 0) == (end.toDouble() >= start.toDouble()) ||
+                    start.toDouble() == end.toDouble(),
                 "upper bound and lower bound inconsistent with step sign");
     int64_t count = 0;
     if (start.isIntegral(false) && end.isIntegral(false) && step.isIntegral(false)) {
         const int64_t by = step.to<int64_t>();
         count = (end.to<int64_t>() - start.to<int64_t>() + by - (by > 0 ? 1 : -1)) / by;
     } else {
-        count = static_cast<int64_t>(std::ceil((end.toDouble() - start.toDouble()) / step.toDouble()));
+        count =
+            static_cast<int64_t>(std::ceil((end.toDouble() - start.toDouble()) / step.toDouble()));
     }
     if (out.numel() != count) {
         at::native::resize_output(out, {count});
@@ -227,8 +240,10 @@ Outcome arange_out(OpCall &call) {
     }
     kern.num_scalars = 2;
     if (is_integer) {
-        kern.scalar_i[0] = start.isFloatingPoint() ? static_cast<int64_t>(start.toDouble()) : start.to<int64_t>();
-        kern.scalar_i[1] = step.isFloatingPoint() ? static_cast<int64_t>(step.toDouble()) : step.to<int64_t>();
+        kern.scalar_i[0] =
+            start.isFloatingPoint() ? static_cast<int64_t>(start.toDouble()) : start.to<int64_t>();
+        kern.scalar_i[1] =
+            step.isFloatingPoint() ? static_cast<int64_t>(step.toDouble()) : step.to<int64_t>();
     } else {
         kern.scalar_f[0] = start.toDouble();
         kern.scalar_f[1] = step.toDouble();
@@ -237,10 +252,12 @@ Outcome arange_out(OpCall &call) {
     kern.node[0] = {KERN_NODE_BINARY, VNPU_B_MUL, {KERN_INDEX, KERN_SCALAR(1), 0}};
     kern.node[1] = {KERN_NODE_BINARY, VNPU_B_ADD, {KERN_NODE(0), KERN_SCALAR(0), 0}};
     KernelLock lock;
-    return call.ran(kern_pointwise(lock.context(), current_stream(), &kern), lock) ? call.done(out) : Outcome::host;
+    return call.ran(kern_pointwise(lock.context(), current_stream(), &kern), lock) ? call.done(out)
+                                                                                   : Outcome::host;
 }
 
-// native_dropout(input, p, train) -> (out, mask). The mask comes from the host's generator; its use is on the device.
+// native_dropout(input, p, train) -> (out, mask). The mask comes from the host's generator; its use
+// is on the device.
 Outcome native_dropout(OpCall &call) {
     const at::Tensor input = call.tensor(0);
     const double p = call.arg(1).toDouble();

@@ -23,9 +23,10 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
-void check_options(std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin) {
-    TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "vnpu: only strided tensors, not layout ",
-                *layout);
+void check_options(std::optional<at::Layout> layout, std::optional<at::Device> device,
+                   std::optional<bool> pin) {
+    TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided,
+                "vnpu: only strided tensors, not layout ", *layout);
     TORCH_CHECK(!pin.value_or(false), "vnpu: only CPU tensors can be pinned");
     if (device.has_value()) {
         check_index(device->has_index() ? device->index() : current_device());
@@ -35,13 +36,15 @@ void check_options(std::optional<at::Layout> layout, std::optional<at::Device> d
 // use_deterministic_algorithms fills what was never written, so that its use is seen.
 at::Tensor filled_if_deterministic(at::Tensor tensor) {
     const auto &context = at::globalContext();
-    if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory() && tensor.numel() != 0) {
+    if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory() &&
+        tensor.numel() != 0) {
         if (tensor.is_floating_point() || tensor.is_complex()) {
             tensor.fill_(std::numeric_limits<double>::quiet_NaN());
         } else if (tensor.scalar_type() == at::kBool) {
             tensor.fill_(true);
         } else {
-            tensor.fill_(at::Scalar(static_cast<int64_t>((1ull << (8 * tensor.element_size() - 1)) - 1)));
+            tensor.fill_(
+                at::Scalar(static_cast<int64_t>((1ull << (8 * tensor.element_size() - 1)) - 1)));
         }
     }
     return tensor;
@@ -51,16 +54,16 @@ at::Tensor empty_memory_format(at::IntArrayRef size, std::optional<at::ScalarTyp
                                std::optional<at::Layout> layout, std::optional<at::Device> device,
                                std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
     check_options(layout, device, pin);
-    return filled_if_deterministic(
-        at::detail::empty_generic(size, &device_allocator(), kKeys, c10::dtype_or_default(dtype), format));
+    return filled_if_deterministic(at::detail::empty_generic(size, &device_allocator(), kKeys,
+                                                             c10::dtype_or_default(dtype), format));
 }
 
-at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
-                         std::optional<at::Layout> layout, std::optional<at::Device> device,
-                         std::optional<bool> pin) {
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
+                         std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                         std::optional<at::Device> device, std::optional<bool> pin) {
     check_options(layout, device, pin);
-    return filled_if_deterministic(
-        at::detail::empty_strided_generic(size, stride, &device_allocator(), kKeys, c10::dtype_or_default(dtype)));
+    return filled_if_deterministic(at::detail::empty_strided_generic(
+        size, stride, &device_allocator(), kKeys, c10::dtype_or_default(dtype)));
 }
 
 at::Tensor as_strided(const at::Tensor &self, at::IntArrayRef size, at::IntArrayRef stride,
@@ -74,7 +77,8 @@ void grow_storage(const at::Tensor &self, size_t bytes) {
     }
 }
 
-const at::Tensor &resize_(const at::Tensor &self, at::IntArrayRef size, std::optional<at::MemoryFormat> format) {
+const at::Tensor &resize_(const at::Tensor &self, at::IntArrayRef size,
+                          std::optional<at::MemoryFormat> format) {
     at::TensorImpl *impl = self.unsafeGetTensorImpl();
     const int64_t before = self.numel();
     if (impl->sizes() != size) {
@@ -85,8 +89,9 @@ const at::Tensor &resize_(const at::Tensor &self, at::IntArrayRef size, std::opt
         impl->empty_tensor_restride(*format);
     }
     if (self.numel() != 0) {
-        grow_storage(self, at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.itemsize(),
-                                                            static_cast<size_t>(self.storage_offset())));
+        grow_storage(self,
+                     at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.itemsize(),
+                                                      static_cast<size_t>(self.storage_offset())));
     }
     if (self.numel() > before && self.is_contiguous()) {
         filled_if_deterministic(self.view({-1}).narrow(0, before, self.numel() - before));
@@ -94,9 +99,10 @@ const at::Tensor &resize_(const at::Tensor &self, at::IntArrayRef size, std::opt
     return self;
 }
 
-at::Tensor &set_storage_offset(at::Tensor &self, at::Storage source, int64_t offset, at::IntArrayRef size,
-                               at::IntArrayRef stride) {
-    at::native::checkSetStorage(self, source, offset, size, stride, /*check_offset_in_bounds=*/false);
+at::Tensor &set_storage_offset(at::Tensor &self, at::Storage source, int64_t offset,
+                               at::IntArrayRef size, at::IntArrayRef stride) {
+    at::native::checkSetStorage(self, source, offset, size, stride,
+                                /*check_offset_in_bounds=*/false);
     self.unsafeGetTensorImpl()->set_storage_offset(offset);
     const at::OptionalIntArrayRef strides =
         stride.data() != nullptr ? at::OptionalIntArrayRef(stride) : std::nullopt;
@@ -107,8 +113,9 @@ at::Tensor &set_storage_offset(at::Tensor &self, at::Storage source, int64_t off
         impl->set_sizes_contiguous(size);
     }
     if (self.numel() != 0) {
-        grow_storage(self, at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.itemsize(),
-                                                            static_cast<size_t>(offset)));
+        grow_storage(self,
+                     at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.itemsize(),
+                                                      static_cast<size_t>(offset)));
     }
     return self;
 }
@@ -128,10 +135,12 @@ void record_stream(at::Tensor &self, at::Stream stream) {
 }
 
 bool equal(const at::Tensor &self, const at::Tensor &other) {
-    TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but found ",
-                self.device(), " and ", other.device());
-    TORCH_CHECK(self.dtype() == other.dtype(), "Expected all tensors to have the same dtype, but found ",
-                self.dtype(), " and ", other.dtype());
+    TORCH_CHECK(self.device() == other.device(),
+                "Expected all tensors to be on the same device, but found ", self.device(), " and ",
+                other.device());
+    TORCH_CHECK(self.dtype() == other.dtype(),
+                "Expected all tensors to have the same dtype, but found ", self.dtype(), " and ",
+                other.dtype());
     if (self.sizes() != other.sizes()) {
         return false;
     }

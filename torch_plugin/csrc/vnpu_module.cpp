@@ -96,7 +96,8 @@ py::tuple end_profile() {
     py::list operators;
     for (const OpRecord &record : result.second) {
         operators.append(py::make_tuple(record.tag, record.op, record.dtype, record.shapes,
-                                        record.on_host ? "host" : "device", record.host_ps, record.module));
+                                        record.on_host ? "host" : "device", record.host_ps,
+                                        record.module));
     }
     return py::make_tuple(py::bytes(result.first), operators);
 }
@@ -160,7 +161,8 @@ PYBIND11_MODULE(_C, m) {
             THPGenerator_Wrap(default_generator(static_cast<c10::DeviceIndex>(index))));
     });
     m.def("_backward_ran", &backward_ran);
-    m.def("_reset_device", &reset_device, NoGil(), "Clears a sticky error of a program; memory stays.");
+    m.def("_reset_device", &reset_device, NoGil(),
+          "Clears a sticky error of a program; memory stays.");
     m.def("_profile_begin", &begin_profile, py::arg("with_slices"));
     m.def("_profile_end", &end_profile);
     m.def("_set_module_path", &set_module_path);

@@ -69,7 +69,8 @@ at::ScalarType common_type(const PointwiseRow &row, const Arguments &args) {
     if (row.promote_scalars == 0) { // all of one type is the usual case
         bool is_uniform = true;
         for (size_t i = 1; i < args.num_tensors; ++i) {
-            is_uniform = is_uniform && args.tensor[i]->scalar_type() == args.tensor[0]->scalar_type();
+            is_uniform =
+                is_uniform && args.tensor[i]->scalar_type() == args.tensor[0]->scalar_type();
         }
         if (is_uniform) {
             return args.tensor[0]->scalar_type();
@@ -107,7 +108,7 @@ double scalar_value(const c10::IValue &value) {
         return value.toBool() ? 1.0 : 0.0;
     }
     return value.isScalar() && !value.isComplexDouble() ? value.toScalar().toDouble()
-                                                       : std::numeric_limits<double>::quiet_NaN();
+                                                        : std::numeric_limits<double>::quiet_NaN();
 }
 
 bool holds(const PointwiseGuard &guard, const Arguments &args, uint8_t type_class) {
@@ -117,14 +118,17 @@ bool holds(const PointwiseGuard &guard, const Arguments &args, uint8_t type_clas
     case Guard::is_bool: return type_class == kBool;
     case Guard::is_none: return args.scalar[guard.scalar]->isNone();
     case Guard::equal:
-        return !args.scalar[guard.scalar]->isNone() && scalar_value(*args.scalar[guard.scalar]) == guard.value;
+        return !args.scalar[guard.scalar]->isNone() &&
+               scalar_value(*args.scalar[guard.scalar]) == guard.value;
     case Guard::less:
-        return !args.scalar[guard.scalar]->isNone() && scalar_value(*args.scalar[guard.scalar]) < guard.value;
+        return !args.scalar[guard.scalar]->isNone() &&
+               scalar_value(*args.scalar[guard.scalar]) < guard.value;
     }
     return false;
 }
 
-const PointwiseCase *choose_case(const PointwiseRow &row, const Arguments &args, uint8_t type_class) {
+const PointwiseCase *choose_case(const PointwiseRow &row, const Arguments &args,
+                                 uint8_t type_class) {
     for (uint16_t i = 0; i < row.num_cases; ++i) {
         const PointwiseCase &candidate = kCases[row.first_case + i];
         bool is_chosen = true;
@@ -145,8 +149,8 @@ void add_scalar(kern_pointwise_t *kern, const at::Scalar &value, at::ScalarType 
         kern->scalar_f[i] = value.toDouble();
         return;
     }
-    const int64_t whole = value.isFloatingPoint() ? static_cast<int64_t>(value.toDouble())
-                                                  : value.to<int64_t>();
+    const int64_t whole =
+        value.isFloatingPoint() ? static_cast<int64_t>(value.toDouble()) : value.to<int64_t>();
     switch (type) {
     case at::kBool: kern->scalar_i[i] = value.toDouble() != 0.0 ? 1 : 0; return;
     case at::kByte: kern->scalar_i[i] = static_cast<uint8_t>(whole); return;
@@ -157,10 +161,13 @@ void add_scalar(kern_pointwise_t *kern, const at::Scalar &value, at::ScalarType 
     }
 }
 
-bool is_host_scalar(const at::Tensor &tensor) { return tensor.dim() == 0 && tensor.device().is_cpu(); }
+bool is_host_scalar(const at::Tensor &tensor) {
+    return tensor.dim() == 0 && tensor.device().is_cpu();
+}
 
-// Fills the expression: nodes with their operands renamed to the inputs and scalars of this call. Tensors that are CPU
-// scalars become scalars. `inputs` receives the others in order. False: more operands than the library takes.
+// Fills the expression: nodes with their operands renamed to the inputs and scalars of this call.
+// Tensors that are CPU scalars become scalars. `inputs` receives the others in order. False: more
+// operands than the library takes.
 bool build_expression(const PointwiseCase &from, const Arguments &args, at::ScalarType type,
                       kern_pointwise_t *kern, c10::SmallVector<const at::Tensor *, 6> *inputs) {
     uint8_t tensor_code[kMaxArgs], scalar_code[kMaxArgs], const_code[8];
@@ -194,7 +201,9 @@ bool build_expression(const PointwiseCase &from, const Arguments &args, at::Scal
                         return false;
                     }
                     known = KERN_SCALAR(kern->num_scalars);
-                    add_scalar(kern, code < 0x80 ? args.scalar[index]->toScalar() : at::Scalar(from.constant[index]),
+                    add_scalar(kern,
+                               code < 0x80 ? args.scalar[index]->toScalar()
+                                           : at::Scalar(from.constant[index]),
                                type);
                 }
                 code = known;
@@ -215,7 +224,8 @@ bool is_simple(const at::Tensor &out, c10::ArrayRef<const at::Tensor *> inputs) 
             return false;
         }
     }
-    return !out.defined() || (is_device(out) && out.is_contiguous() && out.sizes() == first.sizes());
+    return !out.defined() ||
+           (is_device(out) && out.is_contiguous() && out.sizes() == first.sizes());
 }
 
 kern_tensor_t flat(const at::Tensor &tensor) {
@@ -295,10 +305,12 @@ Outcome run_pointwise(OpCall &call, const PointwiseRow &row) {
     const uint8_t common_class = class_of(common);
     const PointwiseCase *chosen = choose_case(row, args, common_class);
     if (chosen == nullptr || common_class == 0) {
-        return call.host(std::string("no kernel for ") + c10::toString(common) + " with these arguments");
+        return call.host(std::string("no kernel for ") + c10::toString(common) +
+                         " with these arguments");
     }
     const bool makes_float = chosen->promote == Promote::to_float && common_class != kFloat;
-    const at::ScalarType type = makes_float ? c10::typeMetaToScalarType(c10::get_default_dtype()) : common;
+    const at::ScalarType type =
+        makes_float ? c10::typeMetaToScalarType(c10::get_default_dtype()) : common;
     if ((class_of(type) & row.classes) == 0) {
         return call.host(std::string("no kernel for ") + c10::toString(type));
     }
@@ -327,8 +339,12 @@ Outcome run_pointwise(OpCall &call, const PointwiseRow &row) {
     return call.done(std::move(out));
 }
 
-const PointwiseRow *pointwise_row(size_t i) { return i < num_pointwise_rows() ? &kPointwiseRows[i] : nullptr; }
+const PointwiseRow *pointwise_row(size_t i) {
+    return i < num_pointwise_rows() ? &kPointwiseRows[i] : nullptr;
+}
 
-size_t num_pointwise_rows() { return sizeof kPointwiseRows / sizeof kPointwiseRows[0]; }
+size_t num_pointwise_rows() {
+    return sizeof kPointwiseRows / sizeof kPointwiseRows[0];
+}
 
 } // namespace vnpu

@@ -1,12 +1,13 @@
-// Pointwise operators as data: the rows that gen_ops.py makes of ops.py, and the engine that runs them.
+// Pointwise operators as data: the rows that gen_ops.py makes of ops.py, and the engine that runs
+// them.
 #pragma once
 
 #include "torch_plugin/csrc/vnpu_dispatch.h"
 
 namespace vnpu {
 
-// Type of the computation and of the result: the promoted type; the same with integers made float; the promoted type with a
-// bool result.
+// Type of the computation and of the result: the promoted type; the same with integers made float;
+// the promoted type with a bool result.
 enum class Promote : uint8_t { common, to_float, to_bool };
 enum class Guard : uint8_t { equal, less, is_none, is_float, is_int, is_bool };
 

@@ -55,15 +55,17 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
     for (size_t i = 0; i < num_pointwise_rows(); ++i) {
         const PointwiseRow *row = pointwise_row(i);
-        m.impl(row->name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<PointwiseKernel>(row)));
+        m.impl(row->name,
+               torch::CppFunction::makeFromBoxedFunctor(std::make_unique<PointwiseKernel>(row)));
     }
     for (const HandlerRow &row : kHandlerRows) {
-        m.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<HandlerKernel>(row.handler)));
+        m.impl(row.name, torch::CppFunction::makeFromBoxedFunctor(
+                             std::make_unique<HandlerKernel>(row.handler)));
     }
 }
 
-// copy_ of a conjugate or negated view must reach _copy_from itself, which resolves both bits; the generic fallbacks would
-// clone, copy and come back here without end.
+// copy_ of a conjugate or negated view must reach _copy_from itself, which resolves both bits; the
+// generic fallbacks would clone, copy and come back here without end.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
     m.impl("_copy_from", torch::CppFunction::makeFallthrough());
     m.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());

@@ -15,7 +15,9 @@ namespace vnpu {
 namespace {
 
 // A tensor without dimensions is a row of one element.
-at::Tensor at_least_1d(const at::Tensor &tensor) { return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor; }
+at::Tensor at_least_1d(const at::Tensor &tensor) {
+    return tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
+}
 
 Outcome softmax(OpCall &call, bool is_log) {
     const at::Tensor self = call.tensor(0), out = call.out();
@@ -30,8 +32,9 @@ Outcome softmax(OpCall &call, bool is_log) {
     }
     const auto dim = static_cast<uint32_t>(c10::maybe_wrap_dim(call.integer(1), rows.dim()));
     KernelLock lock;
-    return call.ran(kern_softmax(lock.context(), current_stream(), &result, &in, dim, is_log), lock) ? call.done(out)
-                                                                                                  : Outcome::host;
+    return call.ran(kern_softmax(lock.context(), current_stream(), &result, &in, dim, is_log), lock)
+               ? call.done(out)
+               : Outcome::host;
 }
 
 // The value of a reduction over nothing.
@@ -60,8 +63,8 @@ uint32_t reduced_dims(const at::Tensor &self, at::IntArrayRef dims) {
 }
 
 // Reduces self into out (resized). `dims` empty: all. The library converts on load and on store.
-Outcome reduce(OpCall &call, kern_reduction_t kind, const at::Tensor &self, at::IntArrayRef dims, bool keepdim,
-               const at::Tensor &out) {
+Outcome reduce(OpCall &call, kern_reduction_t kind, const at::Tensor &self, at::IntArrayRef dims,
+               bool keepdim, const at::Tensor &out) {
     if (self.dim() > static_cast<int64_t>(KERN_MAX_DIMS)) {
         return call.host("more dimensions than the kernel library takes");
     }
@@ -91,11 +94,12 @@ Outcome reduce(OpCall &call, kern_reduction_t kind, const at::Tensor &self, at::
     result.address = address_of(out);
     result.dtype = to_dtype(out.scalar_type());
     if (!to_kern(rows, &in) || result.dtype == VNPU_DTYPE_NONE) {
-        return call.host(std::string("no reduction of ") + c10::toString(self.scalar_type()) + " to " +
-                         c10::toString(out.scalar_type()));
+        return call.host(std::string("no reduction of ") + c10::toString(self.scalar_type()) +
+                         " to " + c10::toString(out.scalar_type()));
     }
     result.ndims = in.ndims;
-    for (uint32_t d = 0, from = 0; d < in.ndims; ++d) { // out's own strides, whichever dimensions it kept
+    for (uint32_t d = 0, from = 0; d < in.ndims;
+         ++d) { // out's own strides, whichever dimensions it kept
         const bool is_reduced = self.dim() == 0 || (mask >> d & 1u) != 0;
         result.size[d] = is_reduced ? 1 : in.size[d];
         result.stride[d] = is_reduced ? 0 : out.stride(from);
@@ -133,10 +137,15 @@ Outcome reduce_new(OpCall &call, kern_reduction_t kind, at::ScalarType type) {
 
 namespace ops {
 
-Outcome softmax_out(OpCall &call) { return softmax(call, false); }
-Outcome log_softmax_out(OpCall &call) { return softmax(call, true); }
+Outcome softmax_out(OpCall &call) {
+    return softmax(call, false);
+}
+Outcome log_softmax_out(OpCall &call) {
+    return softmax(call, true);
+}
 
-// _softmax_backward_data.out(grad_output, output, dim, input_dtype, *, grad_input): y * (g - sum(g * y))
+// _softmax_backward_data.out(grad_output, output, dim, input_dtype, *, grad_input): y * (g - sum(g
+// * y))
 Outcome softmax_backward_out(OpCall &call) {
     const at::Tensor grad = call.tensor(0), output = call.tensor(1), out = call.out();
     const at::Tensor weighted = at::mul(grad, output);
@@ -146,7 +155,8 @@ Outcome softmax_backward_out(OpCall &call) {
     return call.done(out);
 }
 
-// _log_softmax_backward_data.out(grad_output, output, dim, input_dtype, *, out): g - exp(y) * sum(g)
+// _log_softmax_backward_data.out(grad_output, output, dim, input_dtype, *, out): g - exp(y) *
+// sum(g)
 Outcome log_softmax_backward_out(OpCall &call) {
     const at::Tensor grad = call.tensor(0), output = call.tensor(1), out = call.out();
     const at::Tensor sums = grad.sum(call.integer(2), /*keepdim=*/true);
@@ -161,9 +171,10 @@ Outcome native_layer_norm(OpCall &call) {
     const std::vector<int64_t> shape = call.integers(1);
     const auto norm_dims = static_cast<int64_t>(shape.size());
     TORCH_CHECK(norm_dims >= 1 && input.dim() >= norm_dims &&
-                    input.sizes().slice(static_cast<size_t>(input.dim() - norm_dims)) == at::IntArrayRef(shape),
-                "Given normalized_shape=", at::IntArrayRef(shape), ", expected input with shape [*, ...], but got input of size",
-                input.sizes());
+                    input.sizes().slice(static_cast<size_t>(input.dim() - norm_dims)) ==
+                        at::IntArrayRef(shape),
+                "Given normalized_shape=", at::IntArrayRef(shape),
+                ", expected input with shape [*, ...], but got input of size", input.sizes());
     const at::Tensor weight = call.optional_tensor(2), bias = call.optional_tensor(3);
     const int64_t rows_dims = input.dim() - norm_dims;
     std::vector<int64_t> stat_sizes = input.sizes().slice(0, static_cast<size_t>(rows_dims)).vec();
@@ -177,43 +188,72 @@ Outcome native_layer_norm(OpCall &call) {
         return call.done(out, mean, rstd);
     }
     kern_tensor_t in, result, scale, shift, mean_out, rstd_out;
-    bool fits = to_kern(input, &in) && to_kern(out, &result) && to_kern(mean, &mean_out) && to_kern(rstd, &rstd_out);
-    fits = fits && (!weight.defined() || to_kern(weight, &scale)) && (!bias.defined() || to_kern(bias, &shift));
+    bool fits = to_kern(input, &in) && to_kern(out, &result) && to_kern(mean, &mean_out) &&
+                to_kern(rstd, &rstd_out);
+    fits = fits && (!weight.defined() || to_kern(weight, &scale)) &&
+           (!bias.defined() || to_kern(bias, &shift));
     if (!fits) {
         return call.host(std::string("no layer norm of ") + c10::toString(input.scalar_type()));
     }
     KernelLock lock;
     const vnpu_status_t status = kern_layer_norm(
         lock.context(), current_stream(), &result, &in, weight.defined() ? &scale : nullptr,
-        bias.defined() ? &shift : nullptr, &mean_out, &rstd_out, static_cast<uint32_t>(norm_dims), call.arg(4).toDouble());
+        bias.defined() ? &shift : nullptr, &mean_out, &rstd_out, static_cast<uint32_t>(norm_dims),
+        call.arg(4).toDouble());
     return call.ran(status, lock) ? call.done(out, mean, rstd) : Outcome::host;
 }
 
-Outcome sum_out(OpCall &call) { return reduce_dims(call, KERN_SUM); }
-Outcome mean_out(OpCall &call) { return reduce_dims(call, KERN_MEAN); }
-Outcome amax_out(OpCall &call) { return reduce_plain(call, KERN_AMAX); }
-Outcome amin_out(OpCall &call) { return reduce_plain(call, KERN_AMIN); }
-Outcome max_all(OpCall &call) { return reduce_new(call, KERN_AMAX, call.tensor(0).scalar_type()); }
-Outcome min_all(OpCall &call) { return reduce_new(call, KERN_AMIN, call.tensor(0).scalar_type()); }
+Outcome sum_out(OpCall &call) {
+    return reduce_dims(call, KERN_SUM);
+}
+Outcome mean_out(OpCall &call) {
+    return reduce_dims(call, KERN_MEAN);
+}
+Outcome amax_out(OpCall &call) {
+    return reduce_plain(call, KERN_AMAX);
+}
+Outcome amin_out(OpCall &call) {
+    return reduce_plain(call, KERN_AMIN);
+}
+Outcome max_all(OpCall &call) {
+    return reduce_new(call, KERN_AMAX, call.tensor(0).scalar_type());
+}
+Outcome min_all(OpCall &call) {
+    return reduce_new(call, KERN_AMIN, call.tensor(0).scalar_type());
+}
 
 // prod(self, *, dtype)
 Outcome prod_all(OpCall &call) {
     const at::ScalarType type = call.tensor(0).scalar_type();
-    const at::ScalarType result = !call.arg(1).isNone()              ? call.arg(1).toScalarType()
+    const at::ScalarType result = !call.arg(1).isNone()             ? call.arg(1).toScalarType()
                                   : c10::isIntegralType(type, true) ? at::kLong
-                                                                     : type;
+                                                                    : type;
     return reduce_new(call, KERN_PROD, result);
 }
 
 // prod.int_out(self, dim, keepdim, *, dtype, out)
-Outcome prod_out(OpCall &call) { return reduce_dims(call, KERN_PROD); }
+Outcome prod_out(OpCall &call) {
+    return reduce_dims(call, KERN_PROD);
+}
 
-Outcome any_out(OpCall &call) { return reduce_plain(call, KERN_ANY); }
-Outcome any_dims_out(OpCall &call) { return reduce_plain(call, KERN_ANY); }
-Outcome any_all_out(OpCall &call) { return reduce(call, KERN_ANY, call.tensor(0), {}, false, call.out()); }
-Outcome all_out(OpCall &call) { return reduce_plain(call, KERN_ALL); }
-Outcome all_dims_out(OpCall &call) { return reduce_plain(call, KERN_ALL); }
-Outcome all_all_out(OpCall &call) { return reduce(call, KERN_ALL, call.tensor(0), {}, false, call.out()); }
+Outcome any_out(OpCall &call) {
+    return reduce_plain(call, KERN_ANY);
+}
+Outcome any_dims_out(OpCall &call) {
+    return reduce_plain(call, KERN_ANY);
+}
+Outcome any_all_out(OpCall &call) {
+    return reduce(call, KERN_ANY, call.tensor(0), {}, false, call.out());
+}
+Outcome all_out(OpCall &call) {
+    return reduce_plain(call, KERN_ALL);
+}
+Outcome all_dims_out(OpCall &call) {
+    return reduce_plain(call, KERN_ALL);
+}
+Outcome all_all_out(OpCall &call) {
+    return reduce(call, KERN_ALL, call.tensor(0), {}, false, call.out());
+}
 
 // linalg_vector_norm.out(self, ord, dim, keepdim, *, dtype, out)
 Outcome vector_norm_out(OpCall &call) {

@@ -29,7 +29,8 @@ thread_local c10::DeviceIndex t_device = 0;
 thread_local vnpu_stream_t t_stream = 0;
 
 const char *const kForkText =
-    "the vnpu device cannot be used in a forked child (VNPU_ERROR_FORKED): it belongs to the parent "
+    "the vnpu device cannot be used in a forked child (VNPU_ERROR_FORKED): it belongs to the "
+    "parent "
     "process. Use the 'spawn' start method, or touch the device only after the fork";
 
 std::string error_detail() {
@@ -43,7 +44,8 @@ std::string error_detail() {
 }
 
 [[noreturn]] void throw_accelerator(vnpu_status_t status, const std::string &text) {
-    throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, status, text);
+    throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, status,
+                                text);
 }
 
 void after_fork_in_child() {
@@ -79,9 +81,13 @@ void ensure_device() {
     start_device();
 }
 
-bool is_started() noexcept { return g_state.load(std::memory_order_acquire) == State::started; }
+bool is_started() noexcept {
+    return g_state.load(std::memory_order_acquire) == State::started;
+}
 
-bool is_forked_child() noexcept { return g_state.load(std::memory_order_relaxed) == State::forked; }
+bool is_forked_child() noexcept {
+    return g_state.load(std::memory_order_relaxed) == State::forked;
+}
 
 const vnpu_machine_t &machine() {
     ensure_device();
@@ -108,7 +114,9 @@ c10::DeviceIndex device_count() noexcept {
                                                 : static_cast<c10::DeviceIndex>(0);
 }
 
-c10::DeviceIndex current_device() noexcept { return t_device; }
+c10::DeviceIndex current_device() noexcept {
+    return t_device;
+}
 
 void check_index(c10::DeviceIndex index) {
     if (index == 0) [[likely]] {
@@ -135,7 +143,9 @@ vnpu_stream_t to_handle(const c10::Stream &stream) {
     return static_cast<vnpu_stream_t>(stream.id());
 }
 
-vnpu_stream_t current_stream() noexcept { return t_stream; }
+vnpu_stream_t current_stream() noexcept {
+    return t_stream;
+}
 
 vnpu_stream_t exchange_stream(vnpu_stream_t stream) noexcept {
     const vnpu_stream_t previous = t_stream;

@@ -1,4 +1,5 @@
-// The device as the plugin sees it: start, errors, current device and stream, the kernel context and its lock.
+// The device as the plugin sees it: start, errors, current device and stream, the kernel context
+// and its lock.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ bool is_forked_child() noexcept;
 // Description of the chip; the device must have been started.
 const vnpu_machine_t &machine();
 
-// Turns a failed status into an exception: out of memory into c10::OutOfMemoryError, everything else into
-// c10::AcceleratorError with the driver's detail text.
+// Turns a failed status into an exception: out of memory into c10::OutOfMemoryError, everything
+// else into c10::AcceleratorError with the driver's detail text.
 [[noreturn]] void throw_status(vnpu_status_t status, const char *what);
 inline void check(vnpu_status_t status, const char *what) {
     if (status != VNPU_OK) [[unlikely]] {

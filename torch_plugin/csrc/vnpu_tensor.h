@@ -27,9 +27,12 @@ inline vnpu_addr_t address_of(const at::TensorBase &tensor) {
     return reinterpret_cast<vnpu_addr_t>(tensor.const_data_ptr());
 }
 
-inline bool is_device(const at::TensorBase &tensor) { return tensor.is_privateuseone(); }
+inline bool is_device(const at::TensorBase &tensor) {
+    return tensor.is_privateuseone();
+}
 
-// The tensor as it is; false if it has more dimensions than the library takes or a type that the chip does not know.
+// The tensor as it is; false if it has more dimensions than the library takes or a type that the
+// chip does not know.
 inline bool to_kern(const at::TensorBase &tensor, kern_tensor_t *out) {
     *out = {};
     out->address = address_of(tensor);

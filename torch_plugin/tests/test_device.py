@@ -33,11 +33,12 @@ def test_other_torch_version_is_refused_in_one_line(tmp_path):
         "sys.modules['torch_vnpu._build_info'] = info\n"
         "import torch; print(torch.ones(2).sum().item())\n"
         "print(torch.vnpu.is_available(), torch.vnpu.device_count())\n"
-        "torch.vnpu.synchronize()"
+        "torch.manual_seed(0)\n"
+        "torch.ones(2, device='vnpu')"
     )
     done = run_python(code)
     assert done.stdout.split() == ["2.0", "False", "0"]
-    assert "built for torch 1.2.3" in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("RuntimeError: torch_vnpu was built for torch 1.2.3")
 
 
 def test_in_process_transport():

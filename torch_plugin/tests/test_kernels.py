@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("m,k,n", [(1, 1, 1), (3, 5, 7), (128, 128, 128), (129, 127, 130), (1, 300, 9), (64, 1, 65)])
@@ -16,7 +16,7 @@ def test_matrix_products(m, k, n):
     close = {"atol": 1e-4, "rtol": 1e-4}
     compare(torch.mm, a, b, **close)
     compare(lambda x, y: x.t().contiguous().t() @ y, a, b, **close)
-    compare(lambda x, y: (y.t() @ x.t()), a, b, **close)
+    compare(lambda x, y: y.t() @ x.t(), a, b, **close)
     compare(torch.addmm, bias, a, b, **close)
     compare(lambda x, y, z: torch.addmm(z, x, y, beta=0.5, alpha=2), a, b, c, **close)
     compare(lambda x, y, z: torch.addmm(z, x, y, beta=0), a, b, c, **close)
@@ -69,7 +69,9 @@ def test_softmax_of_masked_rows():
     compare(lambda t: torch.softmax(t, -1), x)
 
 
-@pytest.mark.parametrize("shape,norm", [((4, 384), (384,)), ((3, 5, 7), (7,)), ((3, 5, 7), (5, 7)), ((1, 1000), (1000,))])
+@pytest.mark.parametrize(
+    "shape,norm", [((4, 384), (384,)), ((3, 5, 7), (7,)), ((3, 5, 7), (5, 7)), ((1, 1000), (1000,))]
+)
 def test_layer_norm(shape, norm):
     x, weight, bias = randn(*shape) * 3 + 1, randn(*norm, seed=1), randn(*norm, seed=2)
     compare(lambda t: F.layer_norm(t, norm), x)

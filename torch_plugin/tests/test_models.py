@@ -64,18 +64,24 @@ def test_sentence_transformer_unmodified(minilm_path):
 
 
 def test_same_time_for_the_same_work():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).eval()
+    sample = torch.randn(2, 16, 64)
+    layer.to(DEVICE)
+
     def measure() -> float:
-        torch.manual_seed(0)
-        layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).eval()
-        x = torch.randn(2, 16, 64).to(DEVICE)
-        first = layer.linear1.to(DEVICE)
+        x = sample.to(DEVICE)
         start, end = torch.vnpu.Event(), torch.vnpu.Event()
         torch.vnpu.synchronize()
         start.record()
         with torch.no_grad():
-            torch.softmax(first(x), -1)
+            heads = layer.norm2(x).view(2, 16, 4, 16).transpose(1, 2)
+            x = nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).reshape(2, 16, 64)
+            x = torch.softmax(layer.linear2(layer.linear1(layer.norm1(x))), -1)
         end.record()
         torch.vnpu.synchronize()
         return start.elapsed_time(end)
 
-    assert measure() == measure()
+    with torch.no_grad():
+        measure()  # builds and loads the programs, which takes host time
+        assert len({measure() for _ in range(5)}) == 1

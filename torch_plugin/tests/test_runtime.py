@@ -26,7 +26,10 @@ def test_memory_statistics():
     assert torch.vnpu.memory_allocated() - before == 1 << 20 and peak - before == 4 << 20
     assert torch.vnpu.memory_reserved() >= torch.vnpu.memory_allocated()
     counts = stats()
-    assert counts["allocation.all.current"] == counts["allocation.small_pool.current"] + counts["allocation.large_pool.current"]
+    assert (
+        counts["allocation.all.current"]
+        == counts["allocation.small_pool.current"] + counts["allocation.large_pool.current"]
+    )
     assert counts["requested_bytes.all.current"] <= counts["allocated_bytes.all.current"]
     del x
 
@@ -109,6 +112,7 @@ def test_elapsed_time_is_simulated_and_repeatable():
         assert start.query() and end.query()
         return start.elapsed_time(end)
 
+    measure()  # programs are built and loaded, which takes host time
     first = measure()
     assert first > 0 and [measure() for _ in range(3)] == [first] * 3
 
@@ -260,9 +264,9 @@ def test_profile_interface():
     assert [op[0] for op in ops] == [1, 2, 3]
     assert ops[0][2:5] == ("float32", "[16] x [4, 8] x [8, 16]", "device") and ops[0][5] == 0
     assert [op[6] for op in ops] == ["Sequential.0", "Sequential.1", ""]
-    from torch_vnpu.profile_blob import Profile
+    from torch_vnpu.profile_blob import parse
 
-    launches = Profile(blob).launches
+    launches = parse(blob).launches
     tags = {int(tag) for tag in launches["tag"]}
     assert {1, 2, 3} <= tags  # kernels and copies carry the tag of their operator
 
@@ -293,12 +297,16 @@ def test_table_is_registered_and_documented(tmp_path):
     for name in ops.RANDOM_ON_HOST:
         assert torch._C._dispatch_has_computed_kernel_for_dispatch_key(f"aten::{name}", "PrivateUse1"), name
     page = root.parent / "docs" / "operators.md"
-    assert page.read_text() == gen_ops.markdown(ops.ROWS), "run: python torch_plugin/gen_ops.py --markdown docs/operators.md"
+    assert page.read_text() == gen_ops.markdown(ops.ROWS), (
+        "run: python torch_plugin/gen_ops.py --markdown docs/operators.md"
+    )
 
 
 def test_coverage_and_diagnose(tmp_path):
     file = tmp_path / "coverage.json"
-    done = subprocess.run([sys.executable, "-m", "torch_vnpu.coverage", "--json", str(file)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_vnpu.coverage", "--json", str(file)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     import json
 

@@ -42,7 +42,7 @@ def _load() -> str | None:
 
 
 class _Unavailable:
-    """Stands for ``torch.vnpu`` when the device could not be registered."""
+    """Stands for ``torch.vnpu`` when the device could not be loaded: every use tells why, and the rest of torch works."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -53,10 +53,20 @@ class _Unavailable:
     def device_count(self) -> int:
         return 0
 
+    def is_initialized(self) -> bool:
+        return False
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Nothing to seed; torch.manual_seed calls this."""
+
+    def _lazy_init(self) -> None:
+        raise RuntimeError(self._reason)  # the first device operation
+
     def __getattr__(self, name: str):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise RuntimeError(self._reason)
+        raise AttributeError(self._reason if not name.startswith("_") else name)
 
 
 def _start() -> None:
@@ -75,7 +85,8 @@ def _start() -> None:
         if torch is None:  # not installed: `python -m torch_vnpu.diagnose` can still say so
             return
         if not hasattr(torch, "vnpu"):
-            torch.vnpu = sys.modules["torch.vnpu"] = _Unavailable(_error)
+            torch.utils.rename_privateuse1_backend("vnpu")
+            torch._register_device_module("vnpu", _Unavailable(_error))
 
 
 _start()

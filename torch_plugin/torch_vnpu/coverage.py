@@ -55,7 +55,7 @@ def collect() -> dict[str, Any]:
     rows = []
     for name in needed_operators():
         if _has_kernel(name):
-            where = "device"
+            where = native.get(name, {}).get("where", "device")
         else:
             where = "host (random)" if name in table["random_on_host"] else "host"
         row = native.get(name, {})

@@ -59,7 +59,9 @@ def _environment() -> list[str]:
             lines.append(f"{name:<12}{importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             lines.append(f"{name:<12}no installed distribution")
-    entry = [point.value for point in importlib.metadata.entry_points(group="torch.backends") if point.name == "torch_vnpu"]
+    entry = [
+        point.value for point in importlib.metadata.entry_points(group="torch.backends") if point.name == "torch_vnpu"
+    ]
     lines.append(f"autoload    {entry[0] if entry else 'no entry point: import torch_vnpu by hand'}")
     lines.append(f"vnpud       {_daemon(package)}")
     settings = [f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith("VNPU_")]
@@ -68,7 +70,11 @@ def _environment() -> list[str]:
 
 
 def _daemon(package: Path) -> str:
-    for place in (Path(os.environ.get("VNPU_DAEMON", "")), package / "bin" / "vnpud", package.parents[1] / "bin" / "vnpud"):
+    for place in (
+        Path(os.environ.get("VNPU_DAEMON", "")),
+        package / "bin" / "vnpud",
+        package.parents[1] / "bin" / "vnpud",
+    ):
         if place.is_file():
             return str(place)
     return "not found beside the package (the driver's own search decides)"
