@@ -6,7 +6,7 @@
 
 #define MIN_TILE_BYTES (128u << 10)
 #define MAX_TILE_BYTES (512u << 10)
-#define EDGE           128u /* of a turned tile */
+#define MAX_EDGE       256u /* of a turned tile, along each of its two directions */
 
 enum { OUT = 0, IN = 1 };
 
@@ -35,7 +35,7 @@ static bool try_plan(const copy_t *copy, uint64_t elems, kern_nest_t *nest) {
     uint32_t limit[KERN_NEST_DIMS] = {0}, count = 1;
     if (turned != inner) {
         order[count++] = (uint8_t)turned;
-        limit[0] = limit[1] = EDGE;
+        limit[0] = limit[1] = kern_nest_edge(elems, MAX_EDGE);
     }
     for (uint32_t d = inner; d-- > 0;) {
         if (d != turned) order[count++] = (uint8_t)d;
@@ -72,8 +72,9 @@ static bool choose(const copy_t *copy, kern_nest_t *nest) {
     uint64_t total = 1, best = UINT64_MAX, least = 16;
     for (uint32_t d = 0; d < copy->iter.ndims; d++)
         total *= (uint64_t)copy->iter.size[d];
-    if (total / copy->context->machine.workers >= 4ull * MIN_TILE_BYTES / bytes)
-        least = MIN_TILE_BYTES / bytes;
+    bool is_turned = contiguous_dim(&copy->iter) != copy->iter.ndims - 1;
+    uint64_t wanted = is_turned ? (uint64_t)MAX_EDGE * MAX_EDGE : MIN_TILE_BYTES / bytes;
+    if (total / copy->context->machine.workers >= 4 * wanted) least = wanted;
     bool is_found = false;
     for (uint64_t elems = MAX_TILE_BYTES / bytes; elems >= 1; elems /= 2) {
         if (is_found && elems < least) break;

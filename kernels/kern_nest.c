@@ -165,3 +165,10 @@ uint64_t kern_nest_tile_elems(const kern_nest_t *nest) {
         elems *= nest->axis[d].tile;
     return elems;
 }
+
+uint32_t kern_nest_edge(uint64_t elems, uint32_t most) {
+    uint32_t edge = most;
+    while (edge > 1 && (uint64_t)edge * edge > elems)
+        edge /= 2;
+    return edge;
+}

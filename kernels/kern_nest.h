@@ -71,5 +71,7 @@ uint8_t kern_nest_levels(const kern_nest_t *nest, uint32_t dim_mask);
 void kern_nest_tile(kern_nest_t *nest, const int64_t *size, const uint8_t *order,
                     const uint32_t *limit, uint64_t budget, uint32_t align);
 uint64_t kern_nest_tile_elems(const kern_nest_t *nest);
+/* Edge of a square tile of at most `elems`: a power of two, at most `most`. */
+uint32_t kern_nest_edge(uint64_t elems, uint32_t most);
 
 #endif

@@ -7,7 +7,7 @@
 
 #define MIN_TILE_BYTES (128u << 10) /* of a long operand: what the host executor and DMA like */
 #define MAX_TILE_BYTES (512u << 10)
-#define TRANSPOSE_EDGE 128u /* elements along each of two dimensions that are turned */
+#define MAX_EDGE       256u /* of a turned tile, along each of its two directions */
 #define OP_OUT         0u
 #define OP_INPUT(i)    (1u + (i))
 #define OP_INDEX       (1u + KERN_MAX_INPUTS)
@@ -56,7 +56,7 @@ static uint32_t turned_dim(const kern_iter_t *iter, uint32_t operand) {
 }
 
 /* Growth order: the innermost dimension, what some input needs for long runs, then outwards. */
-static void growth_order(const pointwise_t *p, uint8_t order[KERN_NEST_DIMS],
+static void growth_order(const pointwise_t *p, uint64_t elems, uint8_t order[KERN_NEST_DIMS],
                          uint32_t limit[KERN_NEST_DIMS]) {
     const kern_iter_t *iter = &p->iter;
     uint32_t turned = iter->ndims, count = 0;
@@ -66,7 +66,7 @@ static void growth_order(const pointwise_t *p, uint8_t order[KERN_NEST_DIMS],
     memset(limit, 0, KERN_NEST_DIMS * sizeof *limit);
     order[count++] = (uint8_t)(iter->ndims - 1);
     if (turned < iter->ndims) {
-        limit[0] = limit[1] = TRANSPOSE_EDGE;
+        limit[0] = limit[1] = kern_nest_edge(elems, MAX_EDGE);
         order[count++] = (uint8_t)turned;
     }
     for (uint32_t d = iter->ndims - 1; d-- > 0;) {
@@ -135,7 +135,7 @@ static uint64_t cost_of(const pointwise_t *p, const plan_t *plan) {
 static bool try_plan(const pointwise_t *p, uint64_t elems, plan_t *plan) {
     uint8_t order[KERN_NEST_DIMS];
     uint32_t limit[KERN_NEST_DIMS];
-    growth_order(p, order, limit);
+    growth_order(p, elems, order, limit);
     memset(plan, 0, sizeof *plan);
     plan->nest.ndims = p->iter.ndims;
     kern_nest_tile(&plan->nest, p->iter.size, order, limit, elems, 16);
