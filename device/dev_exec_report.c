@@ -92,7 +92,9 @@ static void add_queue(report_t *report, const exec_instance_t *instance, uint32_
     for (uint32_t w = 0; w < 2; w++) {
         vnpu_sem_wait_t wait = queue->insn->wait[w];
         if (wait.sem == VNPU_NO_SEM || instance->sem[wait.sem] >= wait.value) continue;
-        add(report, " waits for semaphore %u >= %u, it is %lld", wait.sem, wait.value,
+        char sem[80];
+        dev_semaphore_name(instance->program, wait.sem, sem);
+        add(report, " waits for semaphore %s >= %u, it is %lld", sem, wait.value,
             (long long)instance->sem[wait.sem]);
         add_signalers(report, instance, wait.sem);
     }

@@ -384,16 +384,17 @@ bool dev_record_equal(const dev_record_t *a, const dev_record_t *b, uint32_t eng
 static sim_status_t deadlocked(dev_timing_t *timing, sim_error_t *err) {
     char text[600];
     size_t used = 0;
-    for (uint32_t c = 0; c < timing->machine.cores && used < sizeof text - 120; c++) {
+    for (uint32_t c = 0; c < timing->machine.cores && used < sizeof text - 200; c++) {
         const timing_core_t *core = &timing->core[c];
         if (core->instance == INSTANCE_NONE) continue;
-        for (uint32_t q = 0; q < core->num_queues && used < sizeof text - 120; q++) {
+        for (uint32_t q = 0; q < core->num_queues && used < sizeof text - 200; q++) {
             const timing_queue_t *queue = &core->queue[q];
             if (queue->stage != TIMING_WAIT_SEM) continue;
-            char name[16];
+            char name[16], sem[80];
             dev_queue_name(queue->section, name);
-            used += (size_t)snprintf(text + used, sizeof text - used, "\n  core %u %s insn %u waits for semaphore %u (is %lld)", c, name,
-                                     (uint32_t)(queue->insn - timing->placed.program->insn), queue->waiting_sem,
+            dev_semaphore_name(timing->placed.program, queue->waiting_sem, sem);
+            used += (size_t)snprintf(text + used, sizeof text - used, "\n  core %u %s insn %u waits for semaphore %s, it is %lld", c,
+                                     name, (uint32_t)(queue->insn - timing->placed.program->insn), sem,
                                      (long long)core->sem[queue->waiting_sem]);
         }
     }

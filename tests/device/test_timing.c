@@ -178,7 +178,7 @@ Test(timing, a_missing_signal_is_a_deadlock_that_names_waiter_and_semaphore) {
     sim_error_t err = {0};
     sim_status_t status = bench_try(&bench, HEAD ".queue vector0\nv_unary.copy dst=y src0=x wait=full\n.queue matrix0\nmm dst=c src0=a src1=b signal=free\n", 1, &record, &err);
     cr_assert_eq(status, SIM_ERROR_DEADLOCK);
-    cr_assert(strstr(err.text, "vector0") != NULL && strstr(err.text, "semaphore 0") != NULL, "%s", err.text);
+    cr_assert(strstr(err.text, "vector0") != NULL && strstr(err.text, "semaphore 0 (full), it is 0") != NULL, "%s", err.text);
     bench_close(&bench);
 }
 
