@@ -150,6 +150,7 @@ static vnpu_status_t check_operands(kern_context_t *context, const kern_gemm_t *
     static const char *const name[4] = {"out", "a", "b", "c"};
     for (int i = 0; i < (call->c.address ? 4 : 3); i++) {
         vnpu_status_t status = kern_check_tensor(context, "gemm", name[i], t[i]);
+        if (status == VNPU_OK && i == 0) status = kern_check_output(context, "gemm", t[i]);
         if (status != VNPU_OK) return status;
         if (t[i]->ndims < 2 || t[i]->ndims > 3)
             return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
