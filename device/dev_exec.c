@@ -12,7 +12,9 @@
 
 #define HUGE_BYTES (2ull << 20)
 #define VECTOR_TEMP_BYTES (5u * 2048u * 8u)
-#define PARALLEL_NS 100000u /* waking a thread costs microseconds: less work than this stays on one */
+#define PARALLEL_NS 100000.0 /* waking a thread costs microseconds: less work than this stays on one */
+#define STREAM_NS 1000000.0  /* launches shorter than this write little */
+#define STREAM_BYTES (16ll << 20) /* written through one argument: more than a cache keeps for the reader */
 
 /* ---- creation ---- */
 
@@ -154,7 +156,9 @@ static void run_core(exec_worker_t *worker, uint32_t position) {
         instance.grid_pos[0] = (uint32_t)(i % exec->launch->grid[0]);
         instance.grid_pos[1] = (uint32_t)(i / exec->launch->grid[0]);
         instance.err = &fault;
-        if (exec_run_instance(&instance) == SIM_OK) continue;
+        sim_status_t status = exec_run_instance(&instance);
+        if (exec->streamed_args) __builtin_ia32_sfence();
+        if (status == SIM_OK) continue;
         record_fault(exec, (uint32_t)i, &fault);
         return;
     }
@@ -221,6 +225,18 @@ static double estimate_ns(const dev_launch_t *launch, uint64_t instances) {
     return total * (double)instances;
 }
 
+static uint32_t streamed_args(const dev_launch_t *launch) {
+    uint32_t streamed = 0;
+    const vnpu_program_header_t *header = &launch->program->header;
+    for (uint32_t a = 0; a < header->num_args; a++) {
+        if (header->arg_kind[a] != VNPU_ARG_OUT) continue; /* INOUT: read as well, so the caches help */
+        dev_arg_extent_t extent;
+        dev_program_arg_extent(launch->program, a, launch->grid, &extent);
+        if (extent.write_high - extent.write_low >= STREAM_BYTES) streamed |= 1u << a;
+    }
+    return streamed;
+}
+
 static sim_status_t deal(dev_exec_t *exec, const dev_launch_t *launch, sim_error_t *err) {
     const vnpu_program_header_t *header = &launch->program->header;
     uint64_t instances = (uint64_t)launch->grid[0] * launch->grid[1];
@@ -279,8 +295,10 @@ sim_status_t dev_exec_run(dev_exec_t *exec, uint32_t owner, const dev_launch_t *
     exec->fault = (sim_error_t){0};
     atomic_store(&exec->next_core, 0u);
     atomic_store(&exec->fault_instance, UINT32_MAX);
+    double estimate = estimate_ns(launch, exec->instances);
+    exec->streamed_args = estimate >= STREAM_NS ? streamed_args(launch) : 0;
     uint32_t busy = exec->takers < exec->instances ? exec->takers : exec->instances;
-    bool is_worth = exec->threads > 1 && busy > 1 && estimate_ns(launch, exec->instances) >= PARALLEL_NS;
+    bool is_worth = exec->threads > 1 && busy > 1 && estimate >= PARALLEL_NS;
     if (is_worth) {
         run_parallel(exec);
     } else {

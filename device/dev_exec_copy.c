@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#define CHUNK 1024u /* elements converted at a time */
+#define CHUNK            1024u /* elements converted at a time */
+#define STREAM_ROW_BYTES 256u  /* shorter rows do not fill lines */
 
 typedef struct copy_job {
     exec_walk_t walk; /* operand 0: destination, 1: source */
@@ -171,6 +172,16 @@ static int find_unit(const exec_walk_t *walk, uint32_t op) {
     return -1;
 }
 
+static void stream_row(const copy_job_t *job, uint8_t *dst, int64_t dst_stride, const uint8_t *src,
+                       int64_t src_stride, uint64_t n) {
+    uint64_t bytes = n * job->dst_bytes;
+    if (dst_stride == 1 && src_stride == 1 && bytes >= STREAM_ROW_BYTES) {
+        job->level->stream(dst, src, bytes);
+    } else {
+        copy_row(dst, dst_stride, src, src_stride, n, job->dst_bytes);
+    }
+}
+
 typedef void (*row_fn)(const copy_job_t *job, uint8_t *dst, int64_t dst_stride, const uint8_t *src,
                        int64_t src_stride, uint64_t n);
 
@@ -204,7 +215,7 @@ static void for_each_transpose(const copy_job_t *job) {
 }
 
 void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr, const dev_view_t *src,
-               const uint8_t *src_ptr, bool accumulate) {
+               const uint8_t *src_ptr, exec_copy_kind_t kind) {
     if (dst->count == 0) return;
     copy_job_t job = {.dst = dst_ptr, .src = src_ptr, .dst_type = dst->dtype, .src_type = src->dtype,
                       .dst_bytes = dst->elem_bytes, .src_bytes = src->elem_bytes,
@@ -214,7 +225,7 @@ void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr, c
     exec_walk_add(walk, dst->stride);
     exec_walk_add(walk, src->stride);
     exec_walk_merge(walk, 0);
-    if (accumulate) { /* in the order of the walk: an address that occurs twice takes both */
+    if (kind == COPY_ACCUMULATE) { /* in the order of the walk: an address that occurs twice takes both */
         for_each_row(&job, accumulate_row);
         return;
     }
@@ -233,7 +244,8 @@ void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr, c
         move_last(walk, (uint32_t)inner);
         exec_walk_merge(walk, 0);
     }
-    for_each_row(&job, same_type ? same_type_row : convert_row);
+    row_fn same = kind == COPY_STREAM ? stream_row : same_type_row;
+    for_each_row(&job, same_type ? same : convert_row);
 }
 
 static void fill_row(uint8_t *dst, int64_t stride, uint64_t n, const uint8_t *element, uint32_t bytes) {

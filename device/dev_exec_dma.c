@@ -59,6 +59,13 @@ static sim_status_t make_pair(exec_instance_t *instance, exec_access_t access, e
     return status;
 }
 
+static exec_copy_kind_t kind_of(const exec_instance_t *instance) {
+    const vnpu_insn_t *insn = instance->insn;
+    if (insn->flags & VNPU_F_ACCUMULATE) return COPY_ACCUMULATE;
+    uint8_t arg = instance->program->ap[insn->dst].arg;
+    return arg != VNPU_NO_ARG && (instance->exec->streamed_args >> arg & 1u) ? COPY_STREAM : COPY_PLAIN;
+}
+
 static sim_status_t dma_copy(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
     bool accumulates = insn->flags & VNPU_F_ACCUMULATE;
@@ -69,7 +76,7 @@ static sim_status_t dma_copy(exec_instance_t *instance) {
     if (!accumulates && exec_alias_load(instance, &dst, &src)) return SIM_OK;
     switch (plan_move(instance, &dst, &src)) {
     case MOVE_DATA:
-        exec_copy(instance->worker, &dst.view, dst.ptr, &src.view, src.ptr, accumulates);
+        exec_copy(instance->worker, &dst.view, dst.ptr, &src.view, src.ptr, kind_of(instance));
         break;
     case MOVE_ZERO:
         if (!accumulates) exec_fill(&dst.view, dst.ptr, zero);
@@ -168,16 +175,16 @@ static sim_status_t reach_table(exec_instance_t *instance, bool is_write, rows_j
 static void move_rows(exec_instance_t *instance, bool is_gather, rows_job_t *job) {
     int64_t pitch = job->table.stride[0] * job->table.elem_bytes;
     int64_t step = job->packed.view.stride[0] * job->packed.view.elem_bytes;
-    bool accumulates = instance->insn->flags & VNPU_F_ACCUMULATE;
+    exec_copy_kind_t kind = instance->insn->flags & VNPU_F_ACCUMULATE ? COPY_ACCUMULATE : COPY_PLAIN;
     for (uint64_t i = 0; i < job->n; i++) {
         if (job->row[i] < 0) continue;
         uint64_t address = job->table.base + (uint64_t)(job->row[i] * pitch);
         uint8_t *table = job->table_ptr + (int64_t)(address - job->table_low);
         uint8_t *packed = job->packed.ptr + (int64_t)i * step;
         if (is_gather) {
-            exec_copy(instance->worker, &job->packed_row, packed, &job->table_row, table, accumulates);
+            exec_copy(instance->worker, &job->packed_row, packed, &job->table_row, table, kind);
         } else {
-            exec_copy(instance->worker, &job->table_row, table, &job->packed_row, packed, accumulates);
+            exec_copy(instance->worker, &job->table_row, table, &job->packed_row, packed, kind);
         }
     }
 }
@@ -253,7 +260,7 @@ static sim_status_t capture(exec_instance_t *instance, exec_late_t *late) {
     }
     late->data = malloc(dst.view.count * dst.view.elem_bytes);
     if (!late->data) sim_bug("executor", 0, "no host memory for a held-back transfer");
-    exec_copy(instance->worker, &late->captured, late->data, &src.view, src.ptr, false);
+    exec_copy(instance->worker, &late->captured, late->data, &src.view, src.ptr, COPY_PLAIN);
     return SIM_OK;
 }
 
@@ -279,7 +286,7 @@ sim_status_t exec_late_finish(exec_instance_t *instance, exec_late_t *late) {
     exec_operand_t dst;
     sim_status_t status = exec_operand_make(instance, late->insn->dst, ACCESS_WRITE, &dst);
     if (status != SIM_OK) return status;
-    exec_copy(instance->worker, &dst.view, dst.ptr, &late->captured, late->data, false);
+    exec_copy(instance->worker, &dst.view, dst.ptr, &late->captured, late->data, COPY_PLAIN);
     return SIM_OK;
 }
 

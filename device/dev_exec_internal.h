@@ -98,6 +98,7 @@ struct dev_exec {
     const dev_launch_t *launch;
     uint32_t owner, instances, takers;
     uint16_t core[DEV_MAX_CORES]; /* cores of the mask, ascending */
+    uint32_t streamed_args; /* bit a: the launch writes so much through argument a that its stores bypass the caches */
     _Atomic uint32_t next_core;
     _Atomic uint32_t fault_instance; /* lowest instance that failed so far, UINT32_MAX: none */
     pthread_mutex_t lock;
@@ -167,9 +168,11 @@ void exec_walk_merge(exec_walk_t *walk, uint32_t keep);
 bool exec_walk_step(const exec_walk_t *walk, uint32_t ndims, uint64_t *index, int64_t *offset);
 
 /* ---- dev_exec_copy.c ---- */
+/* COPY_STREAM: the destination is large and not read back soon. */
+typedef enum exec_copy_kind { COPY_PLAIN, COPY_ACCUMULATE, COPY_STREAM } exec_copy_kind_t;
 /* dst[i] (+)= cast(src[i]); the views have one shape. */
 void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr, const dev_view_t *src,
-               const uint8_t *src_ptr, bool accumulate);
+               const uint8_t *src_ptr, exec_copy_kind_t kind);
 /* dst[i] = the element whose bytes are at `element`. */
 void exec_fill(const dev_view_t *dst, uint8_t *dst_ptr, const void *element);
 

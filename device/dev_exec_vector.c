@@ -121,29 +121,29 @@ static uint8_t *row_result(const vector_job_t *job, size_t row) {
 
 static void rows_begin_f32(const vector_job_t *job, float *partial, size_t row, size_t rows) {
     const vector_operand_t *op = &job->plane[OP_ROWS];
-    float identity = dev_vec_identity(job->reduce);
-    for (size_t r = 0; r < rows; r++) {
-        const uint8_t *at = row_result(job, row + r);
-        for (size_t l = 0; l < VNPU_PARTIALS; l++) {
-            partial[r * VNPU_PARTIALS + l] =
-                job->continues ? dev_load_f32(op->dtype, at + (int64_t)l * job->lane * op->bytes) : identity;
-        }
+    if (!job->continues) {
+        float identity = dev_vec_identity(job->reduce);
+        for (size_t i = 0; i < rows * VNPU_PARTIALS; i++) partial[i] = identity;
+        return;
+    }
+    for (size_t i = 0; i < rows * VNPU_PARTIALS; i++) {
+        const uint8_t *at = row_result(job, row + i / VNPU_PARTIALS);
+        partial[i] = dev_load_f32(op->dtype, at + (int64_t)(i % VNPU_PARTIALS) * job->lane * op->bytes);
     }
 }
 
 static void rows_end_f32(const vector_job_t *job, const float *partial, size_t row, size_t rows) {
     const vector_operand_t *op = &job->plane[OP_ROWS];
-    for (size_t r = 0; r < rows; r++) {
-        uint8_t *at = row_result(job, row + r);
-        const float *from = partial + r * VNPU_PARTIALS;
-        if (!job->is_partial) {
-            dev_store_f32(op->dtype, at, dev_vec_fold(job->reduce, from));
-            continue;
+    if (job->is_partial) {
+        for (size_t i = 0; i < rows * VNPU_PARTIALS; i++) {
+            uint8_t *at = row_result(job, row + i / VNPU_PARTIALS);
+            dev_store_f32(op->dtype, at + (int64_t)(i % VNPU_PARTIALS) * job->lane * op->bytes, partial[i]);
         }
-        for (size_t l = 0; l < VNPU_PARTIALS; l++) {
-            dev_store_f32(op->dtype, at + (int64_t)l * job->lane * op->bytes, from[l]);
-        }
+        return;
     }
+    float result[BLOCK_ROWS];
+    job->level->fold(job->reduce, result, partial, rows);
+    for (size_t r = 0; r < rows; r++) dev_store_f32(op->dtype, row_result(job, row + r), result[r]);
 }
 
 static void rows_begin_i64(const vector_job_t *job, int64_t partial[VNPU_PARTIALS], size_t row) {

@@ -42,6 +42,8 @@ typedef struct dev_vec_level {
     dev_vec_unary_fn unary[VNPU_U_COUNT];    /* NULL: not a float function */
     dev_vec_binary_fn binary[VNPU_B_COUNT];  /* NULL: not a float function */
     dev_vec_reduce_fn reduce[VNPU_R_COUNT][DEV_MAP_COUNT];
+    /* The fixed tree: out[row] from partial[row * 16 + lane]. */
+    void (*fold)(vnpu_reduce_t func, float *out, const float *partial, size_t rows);
     void (*select)(const dev_vec_plane_t *plane, const dev_vec_src_t *condition, const dev_vec_src_t *a,
                    const dev_vec_src_t *b);
     /* Contiguous conversions, by dtype: n elements to or from f32 and i64. Source and destination do not overlap. */
@@ -50,6 +52,8 @@ typedef struct dev_vec_level {
     /* c[m][n] (+)= a[m][k] b[k][n], n contiguous: one FMA chain per element, k ascending, from c or from +0. */
     void (*mm)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, size_t m,
                size_t n, size_t k, bool accumulate);
+    /* A copy past the caches, for destinations too large to be read back from them. The caller ends with a store fence. */
+    void (*stream)(void *dst, const void *src, size_t bytes);
     /* dst[c][r] = src[r][c], 4-byte elements; strides in elements. */
     void (*transpose4)(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
                        size_t rows, size_t cols);

@@ -3,7 +3,8 @@
 #include <immintrin.h>
 #include <sleef.h>
 
-#include "device/dev_vec_transpose.h"
+#include "device/dev_vec_fold.h"
+#include "device/dev_vec_move.h"
 
 #define W 8u
 typedef __m256 V;
@@ -36,6 +37,17 @@ static inline V v_andnot(V a, V b) { return _mm256_andnot_ps(a, b); }
 static inline M v_lt(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 static inline M v_le(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LE_OQ); }
 static inline M v_eq(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+static inline M v_unordered(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_UNORD_Q); }
+static inline V v_larger(V a, V b) { return _mm256_max_ps(a, b); }
+static inline V v_smaller(V a, V b) { return _mm256_min_ps(a, b); }
+static inline V power_of_two(__m256i n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
+static inline V v_scale(V p, V n) {
+    __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    V first = _mm256_mul_ps(p, power_of_two(half)); /* exact: the exponent stays normal */
+    return _mm256_mul_ps(first, power_of_two(_mm256_sub_epi32(whole, half)));
+}
 static inline M m_not(M a) { return _mm256_xor_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(-1))); }
 static inline M m_and(M a, M b) { return _mm256_and_ps(a, b); }
 static inline M m_or(M a, M b) { return _mm256_or_ps(a, b); }
@@ -52,7 +64,6 @@ static inline V v_each(float (*f)(float, float), V a, V b) {
     for (size_t i = 0; i < W; i++) x[i] = f(x[i], y[i]);
     return v_load(x);
 }
-static inline V v_sleef_exp(V x) { return Sleef_finz_expf8_u10avx2(x); }
 static inline V v_sleef_expm1(V x) { return Sleef_finz_expm1f8_u10avx2(x); }
 static inline V v_sleef_log(V x) { return Sleef_finz_logf8_u10avx2(x); }
 static inline V v_sleef_log1p(V x) { return Sleef_finz_log1pf8_u10avx2(x); }

@@ -3,7 +3,8 @@
 #include <immintrin.h>
 #include <sleef.h>
 
-#include "device/dev_vec_transpose.h"
+#include "device/dev_vec_fold.h"
+#include "device/dev_vec_move.h"
 
 #define W 16u
 typedef __m512 V;
@@ -32,6 +33,10 @@ static inline V v_andnot(V a, V b) { return _mm512_andnot_ps(a, b); }
 static inline M v_lt(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 static inline M v_le(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
 static inline M v_eq(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+static inline M v_unordered(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
+static inline V v_larger(V a, V b) { return _mm512_max_ps(a, b); }
+static inline V v_smaller(V a, V b) { return _mm512_min_ps(a, b); }
+static inline V v_scale(V p, V n) { return _mm512_scalef_ps(p, n); }
 static inline M m_not(M a) { return (M)~a; }
 static inline M m_and(M a, M b) { return (M)(a & b); }
 static inline M m_or(M a, M b) { return (M)(a | b); }
@@ -48,7 +53,6 @@ static inline V v_each(float (*f)(float, float), V a, V b) {
     for (size_t i = 0; i < W; i++) x[i] = f(x[i], y[i]);
     return v_load(x);
 }
-static inline V v_sleef_exp(V x) { return Sleef_finz_expf16_u10avx512f(x); }
 static inline V v_sleef_expm1(V x) { return Sleef_finz_expm1f16_u10avx512f(x); }
 static inline V v_sleef_log(V x) { return Sleef_finz_logf16_u10avx512f(x); }
 static inline V v_sleef_log1p(V x) { return Sleef_finz_log1pf16_u10avx512f(x); }

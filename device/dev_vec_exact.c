@@ -44,6 +44,14 @@ static inline V v_andnot(V a, V b) { return of_bits(~bits_of(a) & bits_of(b)); }
 static inline M v_lt(V a, V b) { return a < b; }
 static inline M v_le(V a, V b) { return a <= b; }
 static inline M v_eq(V a, V b) { return a == b; }
+static inline M v_unordered(V a, V b) { return a != a || b != b; }
+static inline V v_larger(V a, V b) { return a > b ? a : b; }
+static inline V v_smaller(V a, V b) { return a < b ? a : b; }
+static inline V v_scale(V p, V n) {
+    if (n != n) return p;
+    int32_t whole = (int32_t)n, half = whole >> 1;
+    return p * of_bits((uint32_t)(half + 127) << 23) * of_bits((uint32_t)(whole - half + 127) << 23);
+}
 static inline M m_not(M a) { return !a; }
 static inline M m_and(M a, M b) { return a && b; }
 static inline M m_or(M a, M b) { return a || b; }
@@ -54,7 +62,6 @@ static inline V v_add_exponent(V p, V n) {
     return of_bits(bits_of(p) + ((uint32_t)(int32_t)n << 23));
 }
 static inline V v_each(float (*f)(float, float), V a, V b) { return f(a, b); }
-static inline V v_sleef_exp(V x) { return Sleef_finz_expf1_u10purecfma(x); }
 static inline V v_sleef_expm1(V x) { return Sleef_finz_expm1f1_u10purecfma(x); }
 static inline V v_sleef_log(V x) { return Sleef_finz_logf1_u10purecfma(x); }
 static inline V v_sleef_log1p(V x) { return Sleef_finz_log1pf1_u10purecfma(x); }
@@ -73,6 +80,12 @@ static void f16_f32(void *dst, const void *src, size_t n) {
 static void f32_f16(void *dst, const void *src, size_t n) {
     for (size_t i = 0; i < n; i++) ((uint16_t *)dst)[i] = dev_f32_to_f16(((const float *)src)[i]);
 }
+
+static void fold_rows(vnpu_reduce_t func, float *out, const float *partial, size_t rows) {
+    for (size_t r = 0; r < rows; r++) out[r] = dev_vec_fold(func, partial + r * VNPU_PARTIALS);
+}
+
+static void stream_bytes(void *dst, const void *src, size_t bytes) { memcpy(dst, src, bytes); }
 
 static void transpose_words(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
                             size_t rows, size_t cols) {

@@ -29,7 +29,25 @@ INLINE V f_round(V x) { return v_rint(x); }
 INLINE V f_recip(V x) { return v_div(v_set(1.0f), x); }
 INLINE V f_sqrt(V x) { return v_sqrt(x); }
 INLINE V f_rsqrt(V x) { return v_div(v_set(1.0f), v_sqrt(x)); }
-INLINE V f_exp(V x) { return v_sleef_exp(x); }
+
+/*
+ * exp, at most 0.92 ULP (all floats, against double): 2^n times a polynomial on |r| <= ln(2) / 2, a weighted minimax fit.
+ * Beyond the clamp the result is 0 or infinity; 2^n is applied with one rounding, so subnormal results are right too.
+ */
+INLINE V f_exp(V x) {
+    V c = v_smaller(v_set(90.0f), v_larger(v_set(-110.0f), x)); /* NaN stays */
+    V n = v_rint(v_mul(c, v_set(0x1.715476p+0f)));
+    V r = v_fma(n, v_set(-0x1.62e400p-1f), c); /* ln(2) in two parts */
+    r = v_fma(n, v_set(-0x1.7f7d1cp-20f), r);
+    V p = v_fma(v_set(0x1.6db410p-10f), r, v_set(0x1.123b46p-7f));
+    p = v_fma(p, r, v_set(0x1.55545ep-5f));
+    p = v_fma(p, r, v_set(0x1.55548ep-3f));
+    p = v_fma(p, r, v_set(0.5f));
+    p = v_fma(p, r, v_set(1.0f));
+    p = v_fma(p, r, v_set(1.0f));
+    return v_scale(p, n);
+}
+
 INLINE V f_expm1(V x) { return v_sleef_expm1(x); }
 INLINE V f_log(V x) { return v_sleef_log(x); }
 INLINE V f_log1p(V x) { return v_sleef_log1p(x); }
@@ -38,9 +56,9 @@ INLINE V f_cos(V x) { return v_sleef_cos(x); }
 INLINE V f_tanh(V x) { return v_sleef_tanh(x); }
 INLINE V f_sigmoid(V x) {
     V one = v_set(1.0f);
-    return v_div(one, v_add(one, v_sleef_exp(f_neg(x))));
+    return v_div(one, v_add(one, f_exp(f_neg(x))));
 }
-INLINE V f_silu(V x) { return v_div(x, v_add(v_set(1.0f), v_sleef_exp(f_neg(x)))); }
+INLINE V f_silu(V x) { return v_div(x, v_add(v_set(1.0f), f_exp(f_neg(x)))); }
 
 /* exp(-q) for 0 <= q <= 20: 2^n times a polynomial on |r| <= ln(2) / 2; relative error below 2e-7. */
 INLINE V exp_negative(V q) {
@@ -68,7 +86,7 @@ INLINE V f_erf(V x) {
     a = v_fma(a, s, v_set(-0x1.812742p-2f));
     a = v_fma(a, s, v_set(0x1.06eba8p-3f));
     a = v_fma(a, x, x);
-    V u = v_blend(v_lt(v_set(4.0f), t), v_set(4.0f), t);
+    V u = v_smaller(v_set(4.0f), t);
     V b = v_fma(v_set(0x1.9aa0aep-17f), u, v_set(-0x1.5d0a62p-12f));
     b = v_fma(b, u, v_set(0x1.e2c946p-9f));
     b = v_fma(b, u, v_set(-0x1.86bbf8p-6f));
@@ -87,10 +105,10 @@ INLINE V f_gelu_erf(V x) {
 INLINE V f_gelu_tanh(V x) {
     V cubic = v_mul(v_mul(x, x), x);
     V u = v_mul(v_set(-0x1.988454p+0f), v_fma(v_set(0.044715f), cubic, x)); /* -2 sqrt(2 / pi) */
-    return v_div(x, v_add(v_set(1.0f), v_sleef_exp(u)));
+    return v_div(x, v_add(v_set(1.0f), f_exp(u)));
 }
 INLINE V f_softplus(V x) {
-    return v_blend(v_lt(v_set(20.0f), x), x, v_sleef_log1p(v_sleef_exp(x)));
+    return v_blend(v_lt(v_set(20.0f), x), x, v_sleef_log1p(f_exp(x)));
 }
 INLINE V from_mask(M m) { return v_blend(m, v_set(1.0f), v_set(0.0f)); }
 INLINE V f_not(V x) { return from_mask(v_eq(x, v_set(0.0f))); }
@@ -141,13 +159,8 @@ INLINE V f_add(V a, V b) { return v_add(a, b); }
 INLINE V f_sub(V a, V b) { return v_sub(a, b); }
 INLINE V f_mul(V a, V b) { return v_mul(a, b); }
 INLINE V f_div(V a, V b) { return v_div(a, b); }
-INLINE M is_unordered(V a, V b) { return m_not(m_and(v_eq(a, a), v_eq(b, b))); }
-INLINE V f_max(V a, V b) {
-    return v_blend(is_unordered(a, b), v_add(a, b), v_blend(v_lt(b, a), a, b));
-}
-INLINE V f_min(V a, V b) {
-    return v_blend(is_unordered(a, b), v_add(a, b), v_blend(v_lt(a, b), a, b));
-}
+INLINE V f_max(V a, V b) { return v_blend(v_unordered(a, b), v_add(a, b), v_larger(a, b)); }
+INLINE V f_min(V a, V b) { return v_blend(v_unordered(a, b), v_add(a, b), v_smaller(a, b)); }
 INLINE V f_pow(V a, V b) { return v_sleef_pow(a, b); }
 INLINE V f_atan2(V a, V b) { return v_sleef_atan2(a, b); }
 INLINE V f_fmod(V a, V b) { return v_each(dev_vec_fmod, a, b); }
@@ -407,6 +420,7 @@ static void mm_small(float *c, int64_t ldc, const float *a, int64_t lda, const f
                    DEV_VEC_BINARY(LXOR, lxor)},                                                    \
         .reduce = {DEV_VEC_REDUCE(ADD, add), DEV_VEC_REDUCE(MAX, max), DEV_VEC_REDUCE(MIN, min),   \
                    DEV_VEC_REDUCE(MUL, mul)},                                                      \
+        .fold = fold_rows,                                                                         \
         .select = select_plane,                                                                    \
         .to_f32 = {[VNPU_F32] = f32_f32, [VNPU_BF16] = bf16_f32, [VNPU_F16] = f16_f32,             \
                    [VNPU_F8E4M3] = f8e4m3_f32, [VNPU_F8E5M2] = f8e5m2_f32, [VNPU_I8] = i8_f32,     \
@@ -425,6 +439,7 @@ static void mm_small(float *c, int64_t ldc, const float *a, int64_t lda, const f
                      [VNPU_U8] = i64_i8, [VNPU_I16] = i64_i16, [VNPU_I32] = i64_i32,               \
                      [VNPU_I64] = i64_i64, [VNPU_BOOL] = i64_bool},                                \
         .mm = mm_small,                                                                            \
+        .stream = stream_bytes,                                                                    \
         .transpose4 = transpose_words,                                                             \
     }
 

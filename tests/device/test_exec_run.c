@@ -456,6 +456,47 @@ Test(exec_run, instances_and_core_mask) {
     env_close(&env);
 }
 
+/* Launches that write much bypass the caches: rows at odd addresses, two threads. */
+Test(exec_run, large_outputs_are_streamed) {
+    enum { ROWS = 4096, COLS = 1283, TILE = 32 };
+    for (uint32_t threads = 1; threads <= 2; threads++) {
+        exec_env_t env;
+        env_open(&env, 2, (dev_exec_options_t){.threads = threads});
+        static prog_t prog;
+        memset(&prog, 0, sizeof prog);
+        prog.sram_bytes = TILE * COLS * 4;
+        uint32_t dma = prog_queue(&prog, VNPU_QUEUE_DMA, 0);
+        uint8_t in = prog_arg(&prog, VNPU_ARG_IN), out = prog_arg(&prog, VNPU_ARG_OUT);
+        vnpu_ap_t from = ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 0, TILE, COLS, 0), in);
+        from.grid_inc[0] = TILE * COLS;
+        vnpu_ap_t to = ap_arg(from, out);
+        to.dim[0].stride = COLS + 2; /* rows do not fill lines */
+        to.grid_inc[0] = TILE * (COLS + 2);
+        uint16_t tile = prog_ap(&prog, ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 0, TILE, COLS, 0));
+        vnpu_insn_t *load = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
+        load->src[0] = prog_ap(&prog, from);
+        load->dst = tile;
+        vnpu_insn_t *store = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
+        store->src[0] = tile;
+        store->dst = prog_ap(&prog, to);
+        dev_program_t *program = prog_load(&prog, &env.machine);
+        dev_launch_t launch = launch_of(program, &env.machine, ROWS / TILE, 1);
+        uint64_t in_bytes = 4ull * ROWS * COLS, out_bytes = 4ull * ROWS * (COLS + 2);
+        launch.arg[0] = env_alloc(&env, in_bytes);
+        launch.arg[1] = env_alloc(&env, out_bytes);
+        uint32_t *a = env_host(&env, launch.arg[0], in_bytes), *b = env_host(&env, launch.arg[1], out_bytes);
+        for (uint32_t i = 0; i < ROWS * COLS; i++) a[i] = i * 2654435761u;
+        sim_error_t err = {0};
+        cr_assert_eq(dev_exec_run(env.exec, TEST_OWNER, &launch, &err), SIM_OK, "%s", err.text);
+        for (uint32_t r = 0; r < ROWS; r++) {
+            cr_assert_eq(memcmp(b + r * (COLS + 2), a + r * COLS, 4 * COLS), 0, "row %u", r);
+            cr_assert_eq(b[r * (COLS + 2) + COLS], 0);
+        }
+        dev_program_destroy(program);
+        env_close(&env);
+    }
+}
+
 Test(exec_run, levels_that_the_host_lacks_are_refused) {
     exec_env_t env;
     env_open(&env, 1, (dev_exec_options_t){0});

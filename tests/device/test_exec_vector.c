@@ -98,7 +98,7 @@ static const unary_case_t unary_cases[] = {
     {VNPU_U_RECIP, "recip", ref_recip, 0.5, 0, -1e30, 1e30},
     {VNPU_U_SQRT, "sqrt", sqrt, 0.5, 0, 0, 1e30},
     {VNPU_U_RSQRT, "rsqrt", ref_rsqrt, 1.5, 0, 0, 1e30},
-    {VNPU_U_EXP, "exp", exp, 1.01, 0, -110, 95},
+    {VNPU_U_EXP, "exp", exp, 0.92, 0, -110, 95},
     {VNPU_U_EXPM1, "expm1", expm1, 1.01, 0, -40, 95},
     {VNPU_U_LOG, "log", log, 1.01, 0, 0, 1e30},
     {VNPU_U_LOG1P, "log1p", log1p, 1.01, 0, -0.999, 1e30},
