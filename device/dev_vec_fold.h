@@ -1,4 +1,5 @@
-/* The fixed tree over 16 partials for the levels that have AVX2: rows one by one, lanes side by side. */
+/* The fixed tree over 16 partials for the levels that have AVX2: rows one by one, lanes side by
+ * side. */
 #ifndef DEV_VEC_FOLD_H
 #define DEV_VEC_FOLD_H
 
@@ -9,13 +10,15 @@
 
 /* a > b ? a : b, with NaN from either. */
 static inline __m256 fold_max8(__m256 a, __m256 b) {
-    return _mm256_blendv_ps(_mm256_max_ps(a, b), _mm256_add_ps(a, b), _mm256_cmp_ps(a, b, _CMP_UNORD_Q));
+    return _mm256_blendv_ps(_mm256_max_ps(a, b), _mm256_add_ps(a, b),
+                            _mm256_cmp_ps(a, b, _CMP_UNORD_Q));
 }
 static inline __m128 fold_max4(__m128 a, __m128 b) {
     return _mm_blendv_ps(_mm_max_ps(a, b), _mm_add_ps(a, b), _mm_cmp_ps(a, b, _CMP_UNORD_Q));
 }
 static inline __m256 fold_min8(__m256 a, __m256 b) {
-    return _mm256_blendv_ps(_mm256_min_ps(a, b), _mm256_add_ps(a, b), _mm256_cmp_ps(a, b, _CMP_UNORD_Q));
+    return _mm256_blendv_ps(_mm256_min_ps(a, b), _mm256_add_ps(a, b),
+                            _mm256_cmp_ps(a, b, _CMP_UNORD_Q));
 }
 static inline __m128 fold_min4(__m128 a, __m128 b) {
     return _mm_blendv_ps(_mm_min_ps(a, b), _mm_add_ps(a, b), _mm_cmp_ps(a, b, _CMP_UNORD_Q));

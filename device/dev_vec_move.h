@@ -1,4 +1,5 @@
-/* Moves for the levels that have AVX2: a 4-byte transpose of 8 x 8 blocks in registers, copies past the caches. */
+/* Moves for the levels that have AVX2: a 4-byte transpose of 8 x 8 blocks in registers, copies past
+ * the caches. */
 #ifndef DEV_VEC_MOVE_H
 #define DEV_VEC_MOVE_H
 
@@ -7,9 +8,11 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline void transpose_8x8(float *dst, int64_t dst_stride, const float *src, int64_t src_stride) {
+static inline void transpose_8x8(float *dst, int64_t dst_stride, const float *src,
+                                 int64_t src_stride) {
     __m256 r[8], t[8];
-    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(src + i * src_stride);
+    for (int i = 0; i < 8; i++)
+        r[i] = _mm256_loadu_ps(src + i * src_stride);
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
@@ -41,8 +44,8 @@ static void stream_bytes(void *dst, const void *src, size_t bytes) {
     memcpy(to + i, from + i, bytes - i);
 }
 
-static void transpose_words(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
-                            size_t rows, size_t cols) {
+static void transpose_words(uint32_t *dst, int64_t dst_stride, const uint32_t *src,
+                            int64_t src_stride, size_t rows, size_t cols) {
     size_t whole_rows = rows - rows % 8, whole_cols = cols - cols % 8;
     /* Panels of 32 source columns: their destination rows stay in the first-level cache. */
     for (size_t panel = 0; panel < whole_cols; panel += 32) {
