@@ -243,6 +243,15 @@ KERNELS = [
     Kernel("all.dims_out", "all_dims_out", "reduction", "fib"),
     Kernel("all.all_out", "all_all_out", "reduction", "fib"),
     Kernel("linalg_vector_norm.out", "vector_norm_out", "reduction", "f", "ord 2; others: host"),
+    # made of the operators above
+    Kernel("var.correction", "var_correction", "composite"),
+    Kernel("std.correction", "std_correction", "composite"),
+    Kernel("var_mean.correction", "var_mean_correction", "composite"),
+    Kernel("tril.out", "tril_out", "composite", "fib"),
+    Kernel("triu.out", "triu_out", "composite", "fib"),
+    Kernel("native_layer_norm_backward", "native_layer_norm_backward", "composite"),
+    Kernel("_native_multi_head_attention", "multi_head_attention", "composite"),
+    Kernel("_transformer_encoder_layer_fwd", "transformer_encoder_layer", "composite"),
     # gathers
     Kernel("index_select", "index_select", "index", "fib", "embedding is index_select"),
     Kernel("index_select.out", "index_select_out", "index", "fib"),

@@ -271,6 +271,35 @@ def test_profile_interface():
     assert {1, 2, 3} <= tags  # kernels and copies carry the tag of their operator
 
 
+def test_autocast_says_that_it_changes_nothing():
+    x = torch.ones(4, 4, device=DEVICE)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with torch.autocast("vnpu", dtype=torch.bfloat16):
+            assert (x @ x).dtype == torch.float32
+    assert any("not supported" in str(w.message) for w in caught)
+
+
+def test_timing_mode_refuses_float_values_by_name():
+    code = """
+import torch
+x, i = torch.ones(4, 4, device="vnpu"), torch.arange(5, device="vnpu")
+assert (i * 2).tolist() == [0, 2, 4, 6, 8]
+try:
+    (x @ x).cpu()
+except torch.AcceleratorError as error:
+    print(error.error_code, "VNPU_ERROR_VALUE_UNKNOWN" in str(error))
+big = torch.empty(25_000_000_000, device="vnpu")
+y = big[:1000] + 1
+torch.vnpu.synchronize()
+from torch_vnpu import _C
+with open(f"/proc/{_C._device_pid()}/status") as status:
+    print(next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) < 1 << 20)
+"""
+    done = run_python(code, VNPU_MODE="timing", VNPU_OPTIONS="dram.bytes=128GiB")
+    assert done.stdout.split() == ["38", "True", "True"], (done.stdout, done.stderr)
+
+
 @pytest.mark.host
 def test_profile_counts_a_fallback_as_one_operator():
     from torch_vnpu import _C
