@@ -16,7 +16,7 @@ static const kern_axis_t *axis_of(const coder_t *c, uint32_t x) {
     return &c->plan->axis[x];
 }
 static uint8_t level_mask(const kern_axis_t *axis) {
-    return axis->level == VNPU_NO_LOOP ? 0 : (uint8_t)(1u << axis->level);
+    return (uint8_t)(axis->level == VNPU_NO_LOOP ? 0u : 1u << axis->level);
 }
 static uint64_t padded(uint64_t elems, vnpu_dtype_t dtype) { /* elements between buffers */
     return kern_align(elems * vnpu_dtype_bytes(dtype)) / vnpu_dtype_bytes(dtype);
