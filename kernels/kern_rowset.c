@@ -6,7 +6,7 @@
 
 #define MAX_TILE_ELEMS (64u << 10) /* 256 KiB of f32 */
 #define MIN_TILE_ELEMS (2u << 10)
-#define TURN_EDGE      64u /* kept elements of a tile whose contiguous direction is a kept dimension */
+#define TURN_EDGE      64u /* rows of a tile whose contiguous direction runs across rows */
 
 /* ---- planning ---- */
 
