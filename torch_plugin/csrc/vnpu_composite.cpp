@@ -3,12 +3,14 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/cat.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -72,6 +74,102 @@ bool triangle(OpCall &call, const at::Tensor &keep, int64_t columns, int64_t dia
     kern.node[3] = binary(compare, KERN_NODE(2), KERN_SCALAR(1));
     KernelLock lock;
     return call.ran(kern_pointwise(lock.context(), current_stream(), &kern), lock);
+}
+
+// Where the largest (smallest) element of each row lies, the first of equals, as torch finds it; a
+// NaN wins.
+//   index = min over the row of (x == best or x is NaN ? position : length)
+// Positions pass through f32 with float rows: exact up to 2^24.
+struct Extreme {
+    at::Tensor value, index; // keepdim
+};
+
+std::optional<Extreme> find_extreme(OpCall &call, const at::Tensor &self, int64_t dim,
+                                    bool is_max) {
+    const int64_t length = self.size(dim);
+    if (length > (int64_t{1} << 24) || to_dtype(self.scalar_type()) == VNPU_DTYPE_NONE) {
+        (void)call.host("rows of another type, or longer than 2^24");
+        return std::nullopt;
+    }
+    const at::Tensor best =
+        is_max ? self.amax(dim, /*keepdim=*/true) : self.amin(dim, /*keepdim=*/true);
+    std::vector<int64_t> shape(static_cast<size_t>(self.dim()), 1);
+    shape[static_cast<size_t>(dim)] = length;
+    const at::Tensor positions =
+        at::arange(length, self.options().dtype(at::kInt)).view(shape).expand(self.sizes());
+    const at::Tensor candidates = at::empty(self.sizes(), self.options().dtype(at::kInt));
+    kern_pointwise_t kern{};
+    kern.name = is_max ? "argmax" : "argmin";
+    kern.is_integer = !self.is_floating_point();
+    kern.num_inputs = 3;
+    if (!to_kern(candidates, &kern.out) || !to_kern(self, &kern.input[0]) ||
+        !to_kern(best.expand(self.sizes()), &kern.input[1]) ||
+        !to_kern(positions, &kern.input[2])) {
+        (void)call.host("more dimensions than the kernel library takes");
+        return std::nullopt;
+    }
+    kern.num_scalars = 1;
+    kern.scalar_f[0] = static_cast<double>(length);
+    kern.scalar_i[0] = length;
+    kern.num_nodes = 4;
+    const uint8_t x = KERN_INPUT(0);
+    kern.node[0] = {KERN_NODE_BINARY, VNPU_B_EQ, {x, KERN_INPUT(1), 0}};
+    kern.node[1] = {KERN_NODE_BINARY, VNPU_B_NE, {x, x, 0}};
+    kern.node[2] = {KERN_NODE_BINARY, VNPU_B_LOR, {KERN_NODE(0), KERN_NODE(1), 0}};
+    kern.node[3] = {KERN_NODE_SELECT, 0, {KERN_NODE(2), KERN_INPUT(2), KERN_SCALAR(0)}};
+    {
+        KernelLock lock;
+        if (!call.ran(kern_pointwise(lock.context(), current_stream(), &kern), lock)) {
+            return std::nullopt;
+        }
+    }
+    return Extreme{best, candidates.amin(dim, /*keepdim=*/true)};
+}
+
+Outcome arg_extreme(OpCall &call, bool is_max) { // (self, dim, keepdim, *, out)
+    const at::Tensor self = call.tensor(0), out = call.out();
+    const bool is_flat = call.arg(1).isNone(), keepdim = call.boolean(2);
+    const at::Tensor rows = is_flat || self.dim() == 0 ? self.reshape({-1}) : self;
+    const int64_t dim = is_flat ? 0 : c10::maybe_wrap_dim(call.integer(1), rows.dim());
+    if (rows.numel() == 0) {
+        return call.host("the extreme of nothing");
+    }
+    const std::optional<Extreme> found = find_extreme(call, rows, dim, is_max);
+    if (!found) {
+        return Outcome::host;
+    }
+    std::vector<int64_t> sizes;
+    for (int64_t d = 0; d < self.dim(); ++d) {
+        if (is_flat || d == dim) {
+            if (keepdim) {
+                sizes.push_back(1);
+            }
+        } else {
+            sizes.push_back(self.size(d));
+        }
+    }
+    at::native::resize_output(out, sizes);
+    out.copy_(found->index.view(sizes));
+    return call.done(out);
+}
+
+Outcome extreme_of_dim(OpCall &call, bool is_max) { // (self, dim, keepdim, *, values, indices)
+    const at::Tensor self = call.tensor(0), values = call.tensor(3), indices = call.tensor(4);
+    if (self.dim() == 0 || self.numel() == 0) {
+        return call.host("no row to look at");
+    }
+    const int64_t dim = c10::maybe_wrap_dim(call.integer(1), self.dim());
+    const std::optional<Extreme> found = find_extreme(call, self, dim, is_max);
+    if (!found) {
+        return Outcome::host;
+    }
+    const at::Tensor value = call.boolean(2) ? found->value : found->value.squeeze(dim);
+    const at::Tensor index = call.boolean(2) ? found->index : found->index.squeeze(dim);
+    at::native::resize_output(values, value.sizes());
+    at::native::resize_output(indices, index.sizes());
+    values.copy_(value);
+    indices.copy_(index);
+    return call.done(values, indices);
 }
 
 Outcome keep_triangle(OpCall &call, bool is_lower) { // (self, diagonal, *, out)
@@ -174,6 +272,52 @@ Outcome var_mean_correction(OpCall &call) {
     }
     Moments both = moments(call);
     return call.done(std::move(both.variance), std::move(both.mean));
+}
+
+Outcome std_mean_correction(OpCall &call) {
+    if (call.tensor(0).scalar_type() != at::kFloat) {
+        return call.host("only float32");
+    }
+    Moments both = moments(call);
+    return call.done(at::sqrt(both.variance), std::move(both.mean));
+}
+
+Outcome argmax_out(OpCall &call) {
+    return arg_extreme(call, true);
+}
+Outcome argmin_out(OpCall &call) {
+    return arg_extreme(call, false);
+}
+Outcome max_dim_out(OpCall &call) {
+    return extreme_of_dim(call, true);
+}
+Outcome min_dim_out(OpCall &call) {
+    return extreme_of_dim(call, false);
+}
+
+// clamp.Tensor_out(self, min, max, *, out)
+Outcome clamp_tensor_out(OpCall &call) {
+    const at::Tensor self = call.tensor(0), low = call.optional_tensor(1),
+                     high = call.optional_tensor(2);
+    at::Tensor out = call.out();
+    const at::Tensor raised = low.defined() ? at::maximum(self, low) : self;
+    const at::Tensor result = high.defined() ? at::minimum(raised, high) : raised;
+    at::native::resize_output(out, result.sizes());
+    out.copy_(result);
+    return call.done(out);
+}
+
+// mse_loss.out(self, target, reduction, *, out); reduction: 0 none, 1 mean, 2 sum
+Outcome mse_loss_out(OpCall &call) {
+    const at::Tensor squares = at::square(at::sub(call.tensor(0), call.tensor(1))),
+                     out = call.out();
+    const int64_t reduction = call.integer(2);
+    const at::Tensor loss = reduction == 0   ? squares
+                            : reduction == 1 ? squares.mean()
+                                             : squares.sum();
+    at::native::resize_output(out, loss.sizes());
+    out.copy_(loss);
+    return call.done(out);
 }
 
 Outcome tril_out(OpCall &call) {

@@ -178,6 +178,35 @@ def test_attention_choice_follows_the_switches(monkeypatch):
     assert "aten::bmm.out" not in names[1]
 
 
+def test_extremes_with_their_places():
+    x = randn(5, 4, 33)
+    x[0, 0, 7] = x[0, 0].max()
+    x[1, 2, 5] = float("nan")
+    for values in (x, (x.nan_to_num() * 2).long(), x > 0, (x.nan_to_num() * 3).to(torch.bfloat16)):
+        for dim in (0, 1, -1):
+            if values.dtype != torch.bool:
+                compare(lambda t, d=dim: t.argmax(d), values)
+                compare(lambda t, d=dim: t.argmin(d, keepdim=True), values)
+            compare(lambda t, d=dim: tuple(t.max(d)), values)
+            compare(lambda t, d=dim: tuple(t.min(d, keepdim=True)), values)
+    compare(torch.argmax, x)
+    compare(torch.argmin, x[2:])
+    compare(torch.argmax, torch.tensor(3.0))
+
+
+def test_norms_and_losses():
+    x, y = randn(4, 9), randn(4, 9, seed=1)
+    for order in (0, 1, 2, 3, 0.5, float("inf"), float("-inf")):
+        compare(lambda t, o=order: torch.linalg.vector_norm(t, o, dim=1), x, atol=1e-4, rtol=1e-4)
+    for reduction in ("none", "mean", "sum"):
+        compare(lambda a, b, r=reduction: F.mse_loss(a, b, reduction=r), x, y)
+    compare(lambda t, low, high: t.clamp(low, high), x, y - 0.5, y + 0.5)
+    compare(lambda t, low: t.clamp(min=low), x, y[0])
+    compare(lambda t, high: t.clamp(max=high), x, y[:, :1])
+    compare(torch.lerp, x, y, torch.rand(4, 9, generator=torch.Generator().manual_seed(2)))
+    compare(torch.rsub, x, y)
+
+
 def test_moments_and_triangles():
     x = randn(4, 5, 6)
     for function in (torch.var, torch.std):
@@ -185,6 +214,7 @@ def test_moments_and_triangles():
         compare(lambda t, f=function: f(t), x)
         compare(lambda t, f=function: f(t, (0, 2), correction=0, keepdim=True), x)
     compare(lambda t: torch.var_mean(t, -1), x)
+    compare(lambda t: torch.std_mean(t, (0, 1)), x)
     for diagonal in (-2, 0, 1):
         compare(lambda t, d=diagonal: t.tril(d), x)
         compare(lambda t, d=diagonal: t.triu(d), x[:, :, :3])
