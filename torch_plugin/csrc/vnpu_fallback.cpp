@@ -133,13 +133,19 @@ class HostCall {
     }
 
     void charge() {
-        const size_t results = schema_.returns().size();
-        for (size_t i = stack_->size() - results; i < stack_->size(); ++i) {
-            const c10::IValue &value = (*stack_)[i];
-            if (value.isTensor() && value.toTensor().defined() &&
-                schema_.returns()[i - (stack_->size() - results)].alias_info() == nullptr) {
-                bytes_ += value.toTensor().nbytes();
-                elements_ = std::max(elements_, static_cast<uint64_t>(value.toTensor().numel()));
+        const size_t results = schema_.returns().size(), base = stack_->size() - results;
+        for (size_t i = 0; i < results; ++i) {
+            const c10::IValue &value = (*stack_)[base + i];
+            if (!value.isTensor() || !value.toTensor().defined()) {
+                continue;
+            }
+            const at::Tensor &tensor = value.toTensor();
+            TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided, schema_.name(),
+                                        ": a result of layout ", tensor.layout(),
+                                        "; the vnpu holds strided tensors only");
+            if (schema_.returns()[i].alias_info() == nullptr) {
+                bytes_ += tensor.nbytes();
+                elements_ = std::max(elements_, static_cast<uint64_t>(tensor.numel()));
             }
         }
         OpScope::add_host_time(charge_host(bytes_, std::max(elements_, products())));

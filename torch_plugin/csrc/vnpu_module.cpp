@@ -87,12 +87,12 @@ py::dict machine_dict() {
 }
 
 py::tuple end_profile() {
+    py::module_::import("torch_vnpu.modules").attr("untrack")();
     std::pair<std::string, std::vector<OpRecord>> result;
     {
         py::gil_scoped_release no_gil;
         result = profile_end();
     }
-    py::module_::import("torch_vnpu.modules").attr("untrack")();
     py::list operators;
     for (const OpRecord &record : result.second) {
         operators.append(py::make_tuple(record.tag, record.op, record.dtype, record.shapes,

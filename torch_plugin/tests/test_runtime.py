@@ -196,6 +196,46 @@ def test_dropout_backward_uses_its_mask():
     assert torch.equal(x.grad, y.detach()) and 600 < (y > 0).sum().item() < 900
 
 
+def test_data_loader_pins_and_its_workers_stay_on_the_host():
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.ones(1, device=DEVICE)  # the parent has the device when the workers are forked
+    data = TensorDataset(torch.arange(64.0).view(32, 2), torch.arange(32))
+    total = 0.0
+    for x, y in DataLoader(data, batch_size=8, num_workers=2, pin_memory=True):
+        assert x.is_pinned()
+        total += x.to(DEVICE, non_blocking=True).sum().item() + y.to(DEVICE, non_blocking=True).sum().item()
+    assert total == 63 * 32 + 31 * 16
+
+
+def test_threads_share_the_device():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(seed: int) -> bool:
+        x = torch.randn(40, 40, generator=torch.Generator().manual_seed(seed))
+        d = x.to(DEVICE)
+        return all(torch.allclose((d @ d + i).cpu(), x @ x + i, atol=1e-4) for i in range(30))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_compile_and_export_trace_the_device():
+    x = torch.ones(4, 4, device=DEVICE)
+    compiled = torch.compile(lambda a: torch.nn.functional.gelu(a @ a) + 1, backend="aot_eager")
+    torch.testing.assert_close(compiled(x).cpu(), torch.nn.functional.gelu(torch.full((4, 4), 4.0)) + 1)
+    program = torch.export.export(torch.nn.Linear(4, 4).to(DEVICE), (x,))
+    assert program.module()(x).device.type == "vnpu"
+
+
+@pytest.mark.host
+def test_what_neither_side_can_do_is_refused_by_name():
+    with pytest.raises(NotImplementedError, match="_thnn_fused_lstm_cell.*neither on the vnpu nor on the host"):
+        torch.nn.LSTM(4, 4).to(DEVICE)(torch.ones(2, 1, 4, device=DEVICE))
+    with pytest.raises(NotImplementedError, match="strided tensors only"):
+        torch.eye(3).to(DEVICE).to_sparse()
+
+
 def test_fallback_error_names_operator_type_and_shape():
     with pytest.raises(NotImplementedError, match=r"aten::cumsum\.out\(float32\[2, 3\]\).*VNPU_FALLBACK=error"):
         torch.ones(2, 3, device=DEVICE).cumsum(1)
