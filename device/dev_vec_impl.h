@@ -59,11 +59,13 @@ INLINE V f_rsqrt(V x) {
 
 /*
  * exp, at most 0.92 ULP (all floats, against double): 2^n times a polynomial on |r| <= ln(2) / 2, a
- * weighted minimax fit. Beyond the clamp the result is 0 or infinity; 2^n is applied with one
- * rounding, so subnormal results are right too.
+ * weighted minimax fit. 2^n is applied with one rounding, so subnormal results are right. Below -104
+ * the result is 0 without ever being computed: masked attention asks for it by the million, and a
+ * result that underflows costs the host a microcode assist.
  */
 INLINE V f_exp(V x) {
-    V c = v_smaller(v_set(90.0f), v_larger(v_set(-110.0f), x)); /* NaN stays */
+    M is_zero = v_lt(x, v_set(-104.0f));
+    V c = v_blend(is_zero, v_set(0.0f), v_smaller(v_set(90.0f), x)); /* NaN stays */
     V n = v_rint(v_mul(c, v_set(0x1.715476p+0f)));
     V r = v_fma(n, v_set(-0x1.62e400p-1f), c); /* ln(2) in two parts */
     r = v_fma(n, v_set(-0x1.7f7d1cp-20f), r);
@@ -73,9 +75,8 @@ INLINE V f_exp(V x) {
     p = v_fma(p, r, v_set(0.5f));
     p = v_fma(p, r, v_set(1.0f));
     p = v_fma(p, r, v_set(1.0f));
-    return v_scale(p, n);
+    return v_blend(is_zero, v_set(0.0f), v_scale(p, n));
 }
-
 INLINE V f_expm1(V x) {
     return v_sleef_expm1(x);
 }
