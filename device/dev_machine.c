@@ -1,7 +1,5 @@
 #include "device/dev_machine.h"
 
-#include <inttypes.h>
-
 static uint32_t u32(const sim_config_t *config, const char *key) {
     return (uint32_t)sim_config_u64(config, key); /* the schema bounds every such key below 2^32 */
 }
@@ -51,30 +49,13 @@ static void read_command_path(dev_machine_t *machine, const sim_config_t *config
     machine->host_clock_wall = sim_config_u64(config, "host.clock") == 1;
 }
 
-/* What the schema's ranges cannot see: keys against each other. */
+/* What neither the schema's ranges nor the configuration's own checks see. */
 static sim_status_t check(const dev_machine_t *machine, sim_error_t *err) {
-    if (machine->workers > machine->cores) {
-        return sim_error_set(err, SIM_ERROR_CONFIG, "grid.workers = %u, but grid.cores = %u",
-                             machine->workers, machine->cores);
+    for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
+        if (machine->matrix_rate[d].num != 0) return SIM_OK;
     }
-    if (machine->dma_queues > DEV_MAX_DMA_QUEUES) {
-        return sim_error_set(err, SIM_ERROR_CONFIG, "dma.queues = %u, at most %u",
-                             machine->dma_queues, DEV_MAX_DMA_QUEUES);
-    }
-    if (machine->sram_bytes > UINT32_MAX || machine->acc_bytes > UINT32_MAX) {
-        return sim_error_set(err, SIM_ERROR_CONFIG,
-                             "sram.bytes = %" PRIu64 ", acc.bytes = %" PRIu64
-                             ": a core's memories must be below 4 GiB",
-                             machine->sram_bytes, machine->acc_bytes);
-    }
-    bool has_product = false;
-    for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++)
-        has_product |= machine->matrix_rate[d].num != 0;
-    if (!has_product) {
-        return sim_error_set(err, SIM_ERROR_CONFIG,
-                             "every matrix.rate is 0: the array computes nothing");
-    }
-    return SIM_OK;
+    return sim_error_set(err, SIM_ERROR_CONFIG,
+                         "every matrix.rate is 0: the array computes nothing");
 }
 
 sim_status_t dev_machine_init(dev_machine_t *machine, const sim_config_t *config,

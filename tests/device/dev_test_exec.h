@@ -184,112 +184,150 @@ typedef struct test_operand {
     uint32_t bytes;
 } test_operand_t;
 
-/*
- * Runs `insn` (func, flags, masks and immediates set) once: operands dst, src0..src3 where
- * ops[i].bytes != 0. ARG and IOTA operands have no data. Memory of SRAM and ACC operands is loaded
- * before and stored after.
- */
-static inline sim_status_t run_insn(exec_env_t *env, vnpu_insn_t insn, test_operand_t *ops[5],
-                                    const uint64_t *args, uint32_t num_args, sim_error_t *err) {
-    static prog_t prog;
-    memset(&prog, 0, sizeof prog);
-    uint32_t dma = prog_queue(&prog, VNPU_QUEUE_DMA, 0),
-             vector = prog_queue(&prog, VNPU_QUEUE_VECTOR, 0);
-    bool is_mm = insn.op == VNPU_OP_MM;
-    uint32_t matrix = is_mm ? prog_queue(&prog, VNPU_QUEUE_MATRIX, 0) : vector;
-    prog.num_sems = 4;
-    for (uint32_t a = 0; a < num_args; a++)
-        prog_arg(&prog, VNPU_ARG_SCALAR);
-    uint64_t address[5] = {0};
-    int64_t sram[5] = {0}, acc[5] = {0};
-    uint16_t index[5] = {VNPU_NO_AP, VNPU_NO_AP, VNPU_NO_AP, VNPU_NO_AP, VNPU_NO_AP};
-    vnpu_insn_t copy = dev_image_insn(VNPU_OP_V_UNARY);
-    copy.flags = VNPU_F_INTEGER;
+/* Where the operands of one instruction lie. */
+typedef struct one_insn {
+    prog_t prog;
+    uint32_t dma, vector, matrix; /* queues */
+    test_operand_t **ops;         /* dst, src0..src3 */
+    uint64_t address[5];          /* 0: not in memory */
+    int64_t sram[5], acc[5];
+    uint16_t index[5];
+} one_insn_t;
+
+/* The operand's bytes into the scratchpad. */
+static inline void one_load(exec_env_t *env, one_insn_t *one, uint32_t i) {
+    prog_t *prog = &one->prog;
+    const test_operand_t *op = one->ops[i];
+    vnpu_ap_t ap = op->ap;
+    bool in_acc = ap.space == VNPU_SPACE_ACC;
+    if (ap.space == VNPU_SPACE_SRAM || in_acc) {
+        uint32_t bytes = op->bytes, room = (bytes + 127) / 64 * 64;
+        one->address[i] = env_alloc(env, bytes);
+        memcpy(env_host(env, one->address[i], bytes), op->data, bytes);
+        one->sram[i] = prog->sram_bytes;
+        prog->sram_bytes += room;
+        one->acc[i] = prog->acc_bytes;
+        if (in_acc) prog->acc_bytes += room;
+        vnpu_ap_t dram = ap_dense(VNPU_SPACE_DRAM, VNPU_U8, 0, bytes, 0, 0);
+        vnpu_insn_t *load = prog_insn(prog, one->dma, VNPU_OP_DMA_COPY);
+        load->src[0] = prog_ap(prog, ap_arg(dram, prog_arg(prog, VNPU_ARG_INOUT)));
+        load->dst = prog_ap(prog, ap_dense(VNPU_SPACE_SRAM, VNPU_U8, one->sram[i], bytes, 0, 0));
+        ap.base += in_acc ? one->acc[i] : one->sram[i];
+    }
+    one->index[i] = prog_ap(prog, ap);
+}
+
+/* Accumulator operands: from the scratchpad before the instruction, back after it. */
+static inline void one_move(one_insn_t *one, bool is_back) {
+    prog_t *prog = &one->prog;
     for (uint32_t i = 0; i < 5; i++) {
-        if (!ops[i]) continue;
-        vnpu_ap_t ap = ops[i]->ap;
-        bool in_acc = ap.space == VNPU_SPACE_ACC;
-        if (ap.space == VNPU_SPACE_SRAM || in_acc) {
-            uint32_t bytes = ops[i]->bytes, room = (bytes + 127) / 64 * 64;
-            address[i] = env_alloc(env, bytes);
-            memcpy(env_host(env, address[i], bytes), ops[i]->data, bytes);
-            sram[i] = prog.sram_bytes;
-            prog.sram_bytes += room;
-            acc[i] = prog.acc_bytes;
-            if (in_acc) prog.acc_bytes += room;
-            uint8_t arg = prog_arg(&prog, VNPU_ARG_INOUT);
-            vnpu_insn_t *load = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
-            load->src[0] =
-                prog_ap(&prog, ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_U8, 0, bytes, 0, 0), arg));
-            load->dst = prog_ap(&prog, ap_dense(VNPU_SPACE_SRAM, VNPU_U8, sram[i], bytes, 0, 0));
-            ap.base += in_acc ? acc[i] : sram[i];
-        }
-        index[i] = prog_ap(&prog, ap);
+        if (!one->ops[i] || one->ops[i]->ap.space != VNPU_SPACE_ACC) continue;
+        uint32_t words = one->ops[i]->bytes / 4;
+        vnpu_ap_t sram = ap_dense(VNPU_SPACE_SRAM, VNPU_I32, one->sram[i], words, 0, 0);
+        vnpu_ap_t acc = ap_dense(VNPU_SPACE_ACC, VNPU_I32, one->acc[i], words, 0, 0);
+        vnpu_insn_t *move = prog_insn(prog, one->vector, VNPU_OP_V_UNARY);
+        move->flags = VNPU_F_INTEGER;
+        move->dst = prog_ap(prog, is_back ? sram : acc);
+        move->src[0] = prog_ap(prog, is_back ? acc : sram);
     }
-    insn_signal(prog_insn(&prog, dma, VNPU_OP_SYNC), 0, 0, 1);
-    insn_wait(prog_insn(&prog, vector, VNPU_OP_SYNC), 0, 0, 1);
-    for (uint32_t pass = 0; pass < 2; pass++) { /* into ACC, the instruction, out of ACC */
-        for (uint32_t i = 0; i < 5; i++) {
-            if (!ops[i] || ops[i]->ap.space != VNPU_SPACE_ACC) continue;
-            vnpu_insn_t *move = prog_insn(&prog, vector, VNPU_OP_V_UNARY);
-            *move = copy;
-            uint16_t staged = prog_ap(
-                &prog, ap_dense(VNPU_SPACE_SRAM, VNPU_I32, sram[i], ops[i]->bytes / 4, 0, 0));
-            uint16_t inside =
-                prog_ap(&prog, ap_dense(VNPU_SPACE_ACC, VNPU_I32, acc[i], ops[i]->bytes / 4, 0, 0));
-            move->dst = pass ? staged : inside;
-            move->src[0] = pass ? inside : staged;
-        }
-        if (pass) break;
-        if (is_mm) insn_signal(prog_insn(&prog, vector, VNPU_OP_SYNC), 0, 1, 1);
-        if (is_mm && insn.not_first)
-            prog_loop(&prog, matrix, 2); /* level 0: the second trip accumulates */
-        vnpu_insn_t *it = prog_insn(&prog, matrix, insn.op);
-        uint32_t line = it->line;
-        *it = insn;
-        it->line = line;
-        it->dst = index[0];
-        for (uint32_t s = 0; s < 4; s++)
-            it->src[s] = index[1 + s];
-        if (is_mm) {
-            if (insn.not_first) {
-                it->first_only = 0;
-                it->last_only = 1; /* only the accumulating trip runs */
-            }
-            insn_wait(it, 0, 1, 1);
-            insn_signal(it, 0, 2, 1);
-            if (insn.not_first) prog_end(&prog, matrix);
-            insn_wait(prog_insn(&prog, vector, VNPU_OP_SYNC), 0, 2, 1);
-        }
-    }
-    insn_signal(prog_insn(&prog, vector, VNPU_OP_SYNC), 0, 3, 1);
-    insn_wait(prog_insn(&prog, dma, VNPU_OP_SYNC), 0, 3, 1);
-    uint32_t arg = num_args;
+}
+
+static inline vnpu_insn_t *one_place(one_insn_t *one, uint32_t queue, const vnpu_insn_t *insn) {
+    vnpu_insn_t *it = prog_insn(&one->prog, queue, insn->op);
+    uint32_t line = it->line;
+    *it = *insn;
+    it->line = line;
+    it->dst = one->index[0];
+    for (uint32_t s = 0; s < 4; s++)
+        it->src[s] = one->index[1 + s];
+    return it;
+}
+
+/* A product that accumulates is the second trip of a loop: only that one runs. */
+static inline void one_product(one_insn_t *one, const vnpu_insn_t *insn) {
+    prog_t *prog = &one->prog;
+    insn_signal(prog_insn(prog, one->vector, VNPU_OP_SYNC), 0, 1, 1);
+    if (insn->not_first) prog_loop(prog, one->matrix, 2);
+    vnpu_insn_t *it = one_place(one, one->matrix, insn);
+    if (insn->not_first) it->last_only = 1;
+    insn_wait(it, 0, 1, 1);
+    insn_signal(it, 0, 2, 1);
+    if (insn->not_first) prog_end(prog, one->matrix);
+    insn_wait(prog_insn(prog, one->vector, VNPU_OP_SYNC), 0, 2, 1);
+}
+
+static inline void one_store(one_insn_t *one, uint32_t first_arg) {
+    prog_t *prog = &one->prog;
     for (uint32_t i = 0; i < 5; i++) {
-        if (!address[i]) continue;
-        vnpu_insn_t *store = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
-        store->src[0] =
-            prog_ap(&prog, ap_dense(VNPU_SPACE_SRAM, VNPU_U8, sram[i], ops[i]->bytes, 0, 0));
-        store->dst =
-            prog_ap(&prog, ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_U8, 0, ops[i]->bytes, 0, 0),
-                                  (uint8_t)arg++));
+        if (!one->address[i]) continue;
+        uint32_t bytes = one->ops[i]->bytes;
+        vnpu_ap_t dram = ap_dense(VNPU_SPACE_DRAM, VNPU_U8, 0, bytes, 0, 0);
+        vnpu_ap_t sram = ap_dense(VNPU_SPACE_SRAM, VNPU_U8, one->sram[i], bytes, 0, 0);
+        vnpu_insn_t *store = prog_insn(prog, one->dma, VNPU_OP_DMA_COPY);
+        store->src[0] = prog_ap(prog, sram);
+        store->dst = prog_ap(prog, ap_arg(dram, (uint8_t)first_arg++));
     }
-    dev_program_t *program = prog_load(&prog, &env->machine);
+}
+
+/* Launches the program and takes the operands' bytes back. */
+static inline sim_status_t one_run(exec_env_t *env, one_insn_t *one, const uint64_t *args,
+                                   uint32_t num_args, sim_error_t *err) {
+    dev_program_t *program = prog_load(&one->prog, &env->machine);
     dev_launch_t launch = launch_of(program, &env->machine, 1, 1);
-    for (uint32_t a = 0; a < num_args; a++)
-        launch.arg[a] = args[a];
-    arg = num_args;
+    uint32_t arg = 0;
+    while (arg < num_args) {
+        launch.arg[arg] = args[arg];
+        arg++;
+    }
     for (uint32_t i = 0; i < 5; i++) {
-        if (address[i]) launch.arg[arg++] = address[i];
+        if (one->address[i]) launch.arg[arg++] = one->address[i];
     }
     sim_status_t status = dev_exec_run(env->exec, TEST_OWNER, &launch, err);
     for (uint32_t i = 0; i < 5; i++) {
-        if (!address[i]) continue;
-        memcpy(ops[i]->data, env_host(env, address[i], ops[i]->bytes), ops[i]->bytes);
-        cr_assert_eq(dev_memory_free(env->memory, TEST_OWNER, address[i], NULL), SIM_OK);
+        if (!one->address[i]) continue;
+        uint32_t bytes = one->ops[i]->bytes;
+        memcpy(one->ops[i]->data, env_host(env, one->address[i], bytes), bytes);
+        cr_assert_eq(dev_memory_free(env->memory, TEST_OWNER, one->address[i], NULL), SIM_OK);
     }
     dev_program_destroy(program);
     return status;
+}
+
+/*
+ * Runs `insn` (func, flags, masks and immediates set) once: operands dst, src0..src3 where ops[i]
+ * is not NULL. ARG and IOTA operands have no data. Memory of SRAM and ACC operands is loaded before
+ * and stored after. args: the first arguments of the launch.
+ */
+static inline sim_status_t run_insn(exec_env_t *env, vnpu_insn_t insn, test_operand_t *ops[5],
+                                    const uint64_t *args, uint32_t num_args, sim_error_t *err) {
+    static one_insn_t one;
+    memset(&one, 0, sizeof one);
+    prog_t *prog = &one.prog;
+    bool is_product = insn.op == VNPU_OP_MM;
+    one.ops = ops;
+    one.dma = prog_queue(prog, VNPU_QUEUE_DMA, 0);
+    one.vector = prog_queue(prog, VNPU_QUEUE_VECTOR, 0);
+    if (is_product) one.matrix = prog_queue(prog, VNPU_QUEUE_MATRIX, 0);
+    prog->num_sems = 4;
+    for (uint32_t a = 0; a < num_args; a++)
+        prog_arg(prog, VNPU_ARG_SCALAR);
+    for (uint32_t i = 0; i < 5; i++) {
+        one.index[i] = VNPU_NO_AP;
+        if (ops[i]) one_load(env, &one, i);
+    }
+    insn_signal(prog_insn(prog, one.dma, VNPU_OP_SYNC), 0, 0, 1);
+    insn_wait(prog_insn(prog, one.vector, VNPU_OP_SYNC), 0, 0, 1);
+    one_move(&one, false);
+    if (is_product) {
+        one_product(&one, &insn);
+    } else {
+        one_place(&one, one.vector, &insn);
+    }
+    one_move(&one, true);
+    insn_signal(prog_insn(prog, one.vector, VNPU_OP_SYNC), 0, 3, 1);
+    insn_wait(prog_insn(prog, one.dma, VNPU_OP_SYNC), 0, 3, 1);
+    one_store(&one, num_args);
+    return one_run(env, &one, args, num_args, err);
 }
 
 static inline void run_insn_ok(exec_env_t *env, vnpu_insn_t insn, test_operand_t *ops[5]) {

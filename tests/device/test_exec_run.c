@@ -31,94 +31,104 @@ static vnpu_ap_t clip(vnpu_ap_t ap, uint32_t slot, uint8_t dim, uint32_t extent,
  * walks them, loop 1 the columns, loop 2 k. Buffers rotate with one loop's counter, so loops 1 and
  * 2 must make an even number of trips.
  */
-static void build_gemm(prog_t *prog, const gemm_t *g, uint32_t grid) {
-    memset(prog, 0, sizeof *prog);
-    prog->name = "gemm";
-    prog->num_sems = NUM_SEMS;
-    uint32_t load = prog_queue(prog, VNPU_QUEUE_DMA, 0),
-             matrix = prog_queue(prog, VNPU_QUEUE_MATRIX, 0);
-    uint32_t vector = prog_queue(prog, VNPU_QUEUE_VECTOR, 0),
-             store = prog_queue(prog, VNPU_QUEUE_DMA, 1);
-    uint8_t a = prog_arg(prog, VNPU_ARG_IN), b = prog_arg(prog, VNPU_ARG_IN),
-            c = prog_arg(prog, VNPU_ARG_OUT), bias = prog_arg(prog, VNPU_ARG_IN);
-    int64_t at_a = 0, at_b = at_a + 2 * TM * TK * 4, at_bias = at_b + 2 * TK * TN * 4,
-            at_c = at_bias + 4 * (int64_t)g->n;
-    prog->sram_bytes = (uint32_t)(at_c + 2 * TM * TN * 4);
-    prog->acc_bytes = TM * TN * 4;
-    uint32_t rows = tiles(tiles(g->m, TM), grid), cols = tiles(g->n, TN), depth = tiles(g->k, TK);
+typedef struct gemm_plan {
+    const gemm_t *g;
+    uint32_t grid, rows, cols, depth;             /* trips */
+    uint32_t load, matrix, vector, store;         /* queues */
+    int64_t at_a, at_b, at_c, at_bias;            /* SRAM bytes */
+    uint8_t a, b, c, bias;                        /* arguments */
+    uint16_t dram_a, sram_a, dram_b, sram_b, acc; /* patterns */
+    uint16_t bias_row, sram_c, dram_c;
+} gemm_plan_t;
+
+static vnpu_ap_t rotate(vnpu_ap_t ap, uint8_t loop, uint32_t stride) {
+    ap.rot_loop = loop;
+    ap.rot_count = 2;
+    ap.rot_stride = stride;
+    return ap;
+}
+
+static void gemm_inputs(prog_t *prog, gemm_plan_t *plan) {
+    const gemm_t *g = plan->g;
     const uint8_t cyclic = VNPU_CLIP_CYCLIC;
+    vnpu_ap_t ap = ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 0, TM, TK, 0), plan->a);
+    ap.dim[0].stride = (int32_t)g->k;
+    ap.loop_inc[0] = (int32_t)(TM * g->k * plan->grid);
+    ap.grid_inc[0] = (int32_t)(TM * g->k);
+    ap.loop_inc[2] = TK;
+    ap = clip(clip(ap, 0, 0, g->m, 0, cyclic), 1, 1, g->k, 2, VNPU_CLIP_LOOP);
+    plan->dram_a = prog_ap(prog, ap);
+    ap = rotate(ap_dense(VNPU_SPACE_SRAM, VNPU_F32, plan->at_a, TM, TK, 0), 2, TM * TK);
+    ap = clip(clip(ap, 0, 0, g->m, 0, cyclic), 1, 1, g->k, 2, VNPU_CLIP_LOOP);
+    plan->sram_a = prog_ap(prog, ap);
+    ap = ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 0, TK, TN, 0), plan->b);
+    ap.dim[0].stride = (int32_t)g->n;
+    ap.loop_inc[1] = TN;
+    ap.loop_inc[2] = (int32_t)(TK * g->n);
+    ap = clip(clip(ap, 0, 0, g->k, 2, VNPU_CLIP_LOOP), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
+    plan->dram_b = prog_ap(prog, ap);
+    ap = rotate(ap_dense(VNPU_SPACE_SRAM, VNPU_F32, plan->at_b, TK, TN, 0), 2, TK * TN);
+    ap = clip(clip(ap, 0, 0, g->k, 2, VNPU_CLIP_LOOP), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
+    plan->sram_b = prog_ap(prog, ap);
+    ap = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, plan->at_bias, TM, TN, 0);
+    ap.dim[0].stride = 0;
+    ap.loop_inc[1] = TN;
+    ap = clip(clip(ap, 0, 0, g->m, 0, cyclic), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
+    plan->bias_row = prog_ap(prog, ap);
+}
 
-    vnpu_ap_t dram_a = ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 0, TM, TK, 0), a);
-    dram_a.dim[0].stride = (int32_t)g->k;
-    dram_a.loop_inc[0] = (int32_t)(TM * g->k * grid);
-    dram_a.grid_inc[0] = (int32_t)(TM * g->k);
-    dram_a.loop_inc[2] = TK;
-    dram_a = clip(clip(dram_a, 0, 0, g->m, 0, cyclic), 1, 1, g->k, 2, VNPU_CLIP_LOOP);
-    vnpu_ap_t sram_a = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, at_a, TM, TK, 0);
-    sram_a.rot_loop = 2;
-    sram_a.rot_count = 2;
-    sram_a.rot_stride = TM * TK;
-    sram_a = clip(clip(sram_a, 0, 0, g->m, 0, cyclic), 1, 1, g->k, 2, VNPU_CLIP_LOOP);
-    vnpu_ap_t dram_b = ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 0, TK, TN, 0), b);
-    dram_b.dim[0].stride = (int32_t)g->n;
-    dram_b.loop_inc[1] = TN;
-    dram_b.loop_inc[2] = (int32_t)(TK * g->n);
-    dram_b = clip(clip(dram_b, 0, 0, g->k, 2, VNPU_CLIP_LOOP), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
-    vnpu_ap_t sram_b = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, at_b, TK, TN, 0);
-    sram_b.rot_loop = 2;
-    sram_b.rot_count = 2;
-    sram_b.rot_stride = TK * TN;
-    sram_b = clip(clip(sram_b, 0, 0, g->k, 2, VNPU_CLIP_LOOP), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
-    vnpu_ap_t acc = ap_dense(VNPU_SPACE_ACC, VNPU_F32, 0, TM, TN, 0);
-    acc = clip(clip(acc, 0, 0, g->m, 0, cyclic), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
-    vnpu_ap_t bias_row = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, at_bias, TM, TN, 0);
-    bias_row.dim[0].stride = 0;
-    bias_row.loop_inc[1] = TN;
-    bias_row = clip(clip(bias_row, 0, 0, g->m, 0, cyclic), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
-    vnpu_ap_t sram_c = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, at_c, TM, TN, 0);
-    sram_c.rot_loop = 1;
-    sram_c.rot_count = 2;
-    sram_c.rot_stride = TM * TN;
-    sram_c = clip(clip(sram_c, 0, 0, g->m, 0, cyclic), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
-    vnpu_ap_t dram_c = ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 0, TM, TN, 0), c);
-    dram_c.dim[0].stride = (int32_t)g->n;
-    dram_c.loop_inc[0] = (int32_t)(TM * g->n * grid);
-    dram_c.grid_inc[0] = (int32_t)(TM * g->n);
-    dram_c.loop_inc[1] = TN;
-    dram_c = clip(clip(dram_c, 0, 0, g->m, 0, cyclic), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
-    uint16_t i_dram_a = prog_ap(prog, dram_a), i_sram_a = prog_ap(prog, sram_a),
-             i_dram_b = prog_ap(prog, dram_b), i_sram_b = prog_ap(prog, sram_b),
-             i_acc = prog_ap(prog, acc), i_bias = prog_ap(prog, bias_row),
-             i_sram_c = prog_ap(prog, sram_c), i_dram_c = prog_ap(prog, dram_c);
+static void gemm_outputs(prog_t *prog, gemm_plan_t *plan) {
+    const gemm_t *g = plan->g;
+    const uint8_t cyclic = VNPU_CLIP_CYCLIC;
+    vnpu_ap_t ap = ap_dense(VNPU_SPACE_ACC, VNPU_F32, 0, TM, TN, 0);
+    ap = clip(clip(ap, 0, 0, g->m, 0, cyclic), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
+    plan->acc = prog_ap(prog, ap);
+    ap = rotate(ap_dense(VNPU_SPACE_SRAM, VNPU_F32, plan->at_c, TM, TN, 0), 1, TM * TN);
+    ap = clip(clip(ap, 0, 0, g->m, 0, cyclic), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
+    plan->sram_c = prog_ap(prog, ap);
+    ap = ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 0, TM, TN, 0), plan->c);
+    ap.dim[0].stride = (int32_t)g->n;
+    ap.loop_inc[0] = (int32_t)(TM * g->n * plan->grid);
+    ap.grid_inc[0] = (int32_t)(TM * g->n);
+    ap.loop_inc[1] = TN;
+    ap = clip(clip(ap, 0, 0, g->m, 0, cyclic), 1, 1, g->n, 1, VNPU_CLIP_LOOP);
+    plan->dram_c = prog_ap(prog, ap);
+}
 
-    vnpu_insn_t *insn =
-        prog_insn(prog, load, VNPU_OP_DMA_COPY); /* the whole bias, before the loops */
-    insn->src[0] = prog_ap(prog, ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 0, g->n, 0, 0), bias));
-    insn->dst = prog_ap(prog, ap_dense(VNPU_SPACE_SRAM, VNPU_F32, at_bias, g->n, 0, 0));
-    prog_loop(prog, load, rows);
-    prog_loop(prog, load, cols);
-    prog_loop(prog, load, depth);
+static void gemm_load(prog_t *prog, const gemm_plan_t *plan) {
+    const gemm_t *g = plan->g;
+    uint32_t load = plan->load;
+    vnpu_insn_t *insn = prog_insn(prog, load, VNPU_OP_DMA_COPY); /* the whole bias first */
+    vnpu_ap_t bias = ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 0, g->n, 0, 0);
+    insn->src[0] = prog_ap(prog, ap_arg(bias, plan->bias));
+    insn->dst = prog_ap(prog, ap_dense(VNPU_SPACE_SRAM, VNPU_F32, plan->at_bias, g->n, 0, 0));
+    prog_loop(prog, load, plan->rows);
+    prog_loop(prog, load, plan->cols);
+    prog_loop(prog, load, plan->depth);
     insn = prog_insn(prog, load, VNPU_OP_DMA_COPY);
-    insn->src[0] = i_dram_a;
-    insn->dst = i_sram_a;
+    insn->src[0] = plan->dram_a;
+    insn->dst = plan->sram_a;
     if (!g->races) insn_wait(insn, 0, S_FREE, 1);
     insn = prog_insn(prog, load, VNPU_OP_DMA_COPY);
-    insn->src[0] = i_dram_b;
-    insn->dst = i_sram_b;
+    insn->src[0] = plan->dram_b;
+    insn->dst = plan->sram_b;
     insn_signal(insn, 0, S_LOADED, 1);
     for (uint32_t l = 0; l < 3; l++)
         prog_end(prog, load);
+}
 
-    if (!g->races)
-        insn_signal(prog_insn(prog, matrix, VNPU_OP_SYNC), 0, S_FREE, 2); /* two buffers */
-    prog_loop(prog, matrix, rows);
-    prog_loop(prog, matrix, cols);
+static void gemm_multiply(prog_t *prog, const gemm_plan_t *plan) {
+    const gemm_t *g = plan->g;
+    uint32_t matrix = plan->matrix;
+    if (!g->races) insn_signal(prog_insn(prog, matrix, VNPU_OP_SYNC), 0, S_FREE, 2); /* buffers */
+    prog_loop(prog, matrix, plan->rows);
+    prog_loop(prog, matrix, plan->cols);
     insn_wait(prog_insn(prog, matrix, VNPU_OP_SYNC), 0, S_ACC_FREE, 1);
-    prog_loop(prog, matrix, depth);
-    insn = prog_insn(prog, matrix, VNPU_OP_MM);
-    insn->dst = i_acc;
-    insn->src[0] = i_sram_a;
-    insn->src[1] = i_sram_b;
+    prog_loop(prog, matrix, plan->depth);
+    vnpu_insn_t *insn = prog_insn(prog, matrix, VNPU_OP_MM);
+    insn->dst = plan->acc;
+    insn->src[0] = plan->sram_a;
+    insn->src[1] = plan->sram_b;
     insn->not_first = 1u << 2;
     insn_wait(insn, 0, S_LOADED, 1);
     if (!g->drops_signal && !g->races) insn_signal(insn, 0, S_FREE, 1);
@@ -126,32 +136,62 @@ static void build_gemm(prog_t *prog, const gemm_t *g, uint32_t grid) {
     insn_signal(prog_insn(prog, matrix, VNPU_OP_SYNC), 0, S_PRODUCT, 1);
     prog_end(prog, matrix);
     prog_end(prog, matrix);
+}
 
+static void gemm_finish(prog_t *prog, const gemm_plan_t *plan) {
+    uint32_t vector = plan->vector, store = plan->store;
     insn_signal(prog_insn(prog, vector, VNPU_OP_SYNC), 0, S_ACC_FREE, 1);
-    prog_loop(prog, vector, rows);
-    prog_loop(prog, vector, cols);
-    insn = prog_insn(prog, vector, VNPU_OP_V_BINARY);
+    prog_loop(prog, vector, plan->rows);
+    prog_loop(prog, vector, plan->cols);
+    vnpu_insn_t *insn = prog_insn(prog, vector, VNPU_OP_V_BINARY);
     insn->func = VNPU_B_ADD;
-    insn->dst = i_sram_c;
-    insn->src[0] = i_acc;
-    insn->src[1] = i_bias;
+    insn->dst = plan->sram_c;
+    insn->src[0] = plan->acc;
+    insn->src[1] = plan->bias_row;
     insn_wait(insn, 0, S_PRODUCT, 1);
     insn_wait(insn, 1, S_OUT_FREE, 1);
     insn_signal(insn, 0, S_RESULT, 1);
     insn_signal(insn, 1, S_ACC_FREE, 1);
     prog_end(prog, vector);
     prog_end(prog, vector);
-
     insn_signal(prog_insn(prog, store, VNPU_OP_SYNC), 0, S_OUT_FREE, 2);
-    prog_loop(prog, store, rows);
-    prog_loop(prog, store, cols);
+    prog_loop(prog, store, plan->rows);
+    prog_loop(prog, store, plan->cols);
     insn = prog_insn(prog, store, VNPU_OP_DMA_COPY);
-    insn->src[0] = i_sram_c;
-    insn->dst = i_dram_c;
+    insn->src[0] = plan->sram_c;
+    insn->dst = plan->dram_c;
     insn_wait(insn, 0, S_RESULT, 1);
     insn_signal(insn, 0, S_OUT_FREE, 1);
     prog_end(prog, store);
     prog_end(prog, store);
+}
+
+static void build_gemm(prog_t *prog, const gemm_t *g, uint32_t grid) {
+    memset(prog, 0, sizeof *prog);
+    prog->name = "gemm";
+    prog->num_sems = NUM_SEMS;
+    gemm_plan_t plan = {.g = g, .grid = grid};
+    plan.rows = tiles(tiles(g->m, TM), grid);
+    plan.cols = tiles(g->n, TN);
+    plan.depth = tiles(g->k, TK);
+    plan.load = prog_queue(prog, VNPU_QUEUE_DMA, 0);
+    plan.matrix = prog_queue(prog, VNPU_QUEUE_MATRIX, 0);
+    plan.vector = prog_queue(prog, VNPU_QUEUE_VECTOR, 0);
+    plan.store = prog_queue(prog, VNPU_QUEUE_DMA, 1);
+    plan.a = prog_arg(prog, VNPU_ARG_IN);
+    plan.b = prog_arg(prog, VNPU_ARG_IN);
+    plan.c = prog_arg(prog, VNPU_ARG_OUT);
+    plan.bias = prog_arg(prog, VNPU_ARG_IN);
+    plan.at_b = 2 * TM * TK * 4;
+    plan.at_bias = plan.at_b + 2 * TK * TN * 4;
+    plan.at_c = plan.at_bias + 4 * (int64_t)g->n;
+    prog->sram_bytes = (uint32_t)(plan.at_c + 2 * TM * TN * 4);
+    prog->acc_bytes = TM * TN * 4;
+    gemm_inputs(prog, &plan);
+    gemm_outputs(prog, &plan);
+    gemm_load(prog, &plan);
+    gemm_multiply(prog, &plan);
+    gemm_finish(prog, &plan);
 }
 
 typedef struct gemm_data {
