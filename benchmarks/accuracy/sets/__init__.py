@@ -1,0 +1,15 @@
+"""All sets, in the order in which they are reported."""
+
+from __future__ import annotations
+
+from benchmarks.accuracy.rows import DataSet
+from benchmarks.accuracy.sets import tpuv4
+
+SETS: list[DataSet] = [*tpuv4.SETS]
+
+
+def by_name(name: str) -> DataSet:
+    for dataset in SETS:
+        if dataset.name == name:
+            return dataset
+    raise KeyError(f"no set '{name}'; known: {', '.join(s.name for s in SETS)}")
