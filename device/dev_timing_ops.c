@@ -71,6 +71,7 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     op->m = (uint32_t)(a.count / op->k);
     op->n = b.size[b.ndims - 1];
     op->rate = timing->machine.matrix_rate[a.dtype];
+    op->pieces = a.dtype == VNPU_F32 ? timing->machine.matrix_f32_pieces : 1;
     op->keep_weights = holds_weights(queue->core, &b, (insn->flags & VNPU_F_KEEP_WEIGHTS) != 0);
     op->accumulate = dev_cursor_accumulates(&queue->cursor, insn);
     op->in_bytes = a.elem_bytes;
@@ -78,8 +79,7 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     op->out_bytes = c.elem_bytes;
     const sim_matrix_spec_t *spec = &timing->machine.matrix;
     timing->record->macs += (uint64_t)op->m * op->k * op->n;
-    timing->record->padded_macs +=
-        sim_matrix_folds(spec, op->k, op->n) * op->m * spec->rows * (uint64_t)spec->cols;
+    timing->record->padded_macs += sim_matrix_padded_macs(spec, op->m, op->k, op->n);
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;
     op->op.owner = slot;

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "sim/sim_matrix.h"
+
 /* Element sizes of the dtypes that have a rate. */
 static const struct {
     const char *name, *key;
@@ -34,8 +36,37 @@ static const struct {
     {"dram.tfaw", "dram.trrd_s", "the window holds more than one activate"},
 };
 
+/* Keys of the matrix unit that would do nothing, or cannot be had together. */
+static void check_matrix_errors(const sim_config_t *config, const char *origin,
+                                sim_problems_t *problems) {
+    bool is_loaded = get(config, "matrix.dataflow") != SIM_OUTPUT_STATIONARY;
+    if (get(config, "matrix.switch_cycles") != 0 &&
+        (!is_loaded || get(config, "matrix.weight_buffers") > 2))
+        sim_problems_add(problems,
+                         "%s: matrix.switch_cycles needs weights or inputs that are loaded into at "
+                         "most two buffers: matrix.dataflow = %s, matrix.weight_buffers = %s",
+                         origin, sim_config_text(config, "matrix.dataflow"),
+                         sim_config_text(config, "matrix.weight_buffers"));
+    bool is_broadcast = strcmp(sim_config_str(config, "matrix.operands"), "broadcast") == 0;
+    if (is_broadcast && get(config, "matrix.overlap") == 0)
+        sim_problems_add(problems,
+                         "%s: matrix.overlap = false has no effect with matrix.operands = "
+                         "broadcast: nothing crosses the array",
+                         origin);
+    if (get(config, "matrix.f32") == 0) return;
+    sim_ratio_t bf16 = sim_config_ratio(config, "matrix.rate.bf16");
+    if (bf16.num == 0)
+        sim_problems_add(problems, "%s: matrix.f32 = %s needs matrix.rate.bf16", origin,
+                         sim_config_text(config, "matrix.f32"));
+    if (bf16.den > UINT32_MAX / SIM_MATRIX_MAX_PASSES)
+        sim_problems_add(problems, "%s: matrix.f32 = %s: matrix.rate.bf16 = %s is too fine", origin,
+                         sim_config_text(config, "matrix.f32"),
+                         sim_config_text(config, "matrix.rate.bf16"));
+}
+
 void sim_config_check_errors(const sim_config_t *config, const char *origin,
                              sim_problems_t *problems) {
+    check_matrix_errors(config, origin, problems);
     for (size_t i = 0; i < sizeof ORDERED / sizeof ORDERED[0]; i++)
         if (get(config, ORDERED[i].large) < get(config, ORDERED[i].small))
             sim_problems_add(problems, "%s: %s = %s is below %s = %s: %s", origin, ORDERED[i].large,
@@ -87,9 +118,18 @@ static uint64_t working_cores(const sim_config_t *config) {
     return workers != 0 ? workers : get(config, "grid.cores");
 }
 
-static double peak_ops(const sim_config_t *config, const char *rate_key) {
-    return 2.0 * (double)get(config, "matrix.rows") * per_s(config, "matrix.cols", "core.clock") *
-           (double)working_cores(config) * to_double(sim_config_ratio(config, rate_key));
+/* Steps per cycle. */
+static double matrix_rate(const sim_config_t *config, size_t dtype) {
+    uint32_t pieces;
+    if (dtype == 0) return to_double(sim_matrix_f32_rate(config, &pieces));
+    return to_double(sim_config_ratio(config, DTYPES[dtype].key));
+}
+
+static double peak_ops(const sim_config_t *config, size_t dtype) {
+    double cells = (double)get(config, "matrix.rows") * (double)get(config, "matrix.cols") *
+                   (double)get(config, "matrix.step") * (double)get(config, "matrix.count");
+    return 2.0 * cells * (double)get(config, "core.clock") * (double)working_cores(config) *
+           matrix_rate(config, dtype);
 }
 
 /* Idle round trip of a read, seconds: what the outstanding limit has to cover. */
@@ -122,27 +162,42 @@ static void warn(warnings_t *warnings, const char *format, ...) {
     if (warnings->used >= warnings->bytes) warnings->used = warnings->bytes - 1;
 }
 
-static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
+/* Bytes per cycle of an array that streams at full rate against what its memories carry. */
+static void check_operands(const sim_config_t *config, size_t dtype, warnings_t *warnings) {
+    const char *key = DTYPES[dtype].key, *name = DTYPES[dtype].name;
     double sram = (double)sram_bytes_per_cycle(config), acc = (double)acc_bytes_per_cycle(config);
-    double rows = (double)get(config, "matrix.rows"), cols = (double)get(config, "matrix.cols");
-    double load = (double)get(config, "matrix.load_rows_per_cycle");
-    for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        double rate = to_double(sim_config_ratio(config, DTYPES[i].key)),
-               bytes = (double)DTYPES[i].bytes;
-        if (rows * bytes * rate > sram)
-            warn(warnings,
-                 "%s: the array eats %.0f bytes per cycle of %s, the scratchpad gives %.0f\n",
-                 DTYPES[i].key, rows * bytes * rate, DTYPES[i].name, sram);
-        if (rate > 0 && load * cols * bytes > sram)
-            warn(warnings,
-                 "matrix.load_rows_per_cycle: %s weights need %.0f bytes per cycle, the scratchpad "
-                 "gives %.0f\n",
-                 DTYPES[i].name, load * cols * bytes, sram);
-        if (cols * 4.0 * rate > acc)
-            warn(warnings, "%s: results take %.0f bytes per cycle, the accumulator takes %.0f\n",
-                 DTYPES[i].key, cols * 4.0 * rate, acc);
-    }
-    if (load > rows) warn(warnings, "matrix.load_rows_per_cycle: the array has %.0f rows\n", rows);
+    double rows = (double)get(config, "matrix.rows"), load = rows;
+    double cols = (double)get(config, "matrix.cols") * (double)get(config, "matrix.count");
+    double steps = matrix_rate(config, dtype) * (double)get(config, "matrix.step");
+    double bytes = (double)DTYPES[dtype].bytes;
+    bool is_loaded = get(config, "matrix.dataflow") != SIM_OUTPUT_STATIONARY;
+    double eaten = (is_loaded ? rows : rows + cols) * bytes * steps;
+    if (load > (double)get(config, "matrix.load_rows_per_cycle"))
+        load = (double)get(config, "matrix.load_rows_per_cycle");
+    if (eaten > sram)
+        warn(warnings,
+             "%s: the array eats %.0f bytes per cycle of %s, the scratchpad gives %.0f\n", key,
+             eaten, name, sram);
+    if (is_loaded && steps > 0 && load * cols * bytes > sram)
+        warn(warnings,
+             "matrix.load_rows_per_cycle: %s weights need %.0f bytes per cycle, the scratchpad "
+             "gives %.0f\n",
+             name, load * cols * bytes, sram);
+    double results = is_loaded ? cols * 4.0 * steps : load * cols * 4.0;
+    if (steps > 0 && results > acc)
+        warn(warnings, "%s: results take %.0f bytes per cycle, the accumulator takes %.0f\n", key,
+             results, acc);
+}
+
+static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
+    for (size_t i = 0; i < DTYPE_COUNT; i++)
+        check_operands(config, i, warnings);
+    if (get(config, "matrix.load_rows_per_cycle") > get(config, "matrix.rows"))
+        warn(warnings, "matrix.load_rows_per_cycle: the array has %s rows\n",
+             sim_config_text(config, "matrix.rows"));
+    if (get(config, "matrix.f32") != 0 && sim_config_ratio(config, "matrix.rate.f32").num != 0)
+        warn(warnings, "matrix.rate.f32: without effect, f32 products are %s\n",
+             sim_config_text(config, "matrix.f32"));
 }
 
 static void check_memory(const sim_config_t *config, warnings_t *warnings) {
@@ -192,13 +247,16 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
     double payload = (double)get(config, "link.payload_bytes");
     double packet = payload + (double)get(config, "link.header_bytes");
     (void)fprintf(stream,
-                  "chip %s: %s cores (%" PRIu64 " compute) at %s, array %s x %s, %s lanes\n",
+                  "chip %s: %s cores (%" PRIu64 " compute) at %s, %s lanes, %s %s array of %s x %s "
+                  "x %s\n",
                   sim_config_text(config, "chip.name"), sim_config_text(config, "grid.cores"),
                   working_cores(config), sim_config_text(config, "core.clock"),
+                  sim_config_text(config, "vector.lanes"), sim_config_text(config, "matrix.count"),
+                  sim_config_text(config, "matrix.dataflow"),
                   sim_config_text(config, "matrix.rows"), sim_config_text(config, "matrix.cols"),
-                  sim_config_text(config, "vector.lanes"));
+                  sim_config_text(config, "matrix.step"));
     for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        double peak = peak_ops(config, DTYPES[i].key);
+        double peak = peak_ops(config, i);
         if (peak > 0)
             (void)fprintf(stream,
                           "peak %-4s %10.4g TOPS, ridge point %.4g operations per DRAM byte\n",
