@@ -126,8 +126,9 @@ static void first_fold(const sim_matrix_spec_t *spec, sim_chain_t *chain, const 
     } else if (is_kept) {
         uint64_t start = max64(chain->streamed, from);
         chain->streamed = chain->buffer[newest] = start + folds->stream;
-        /* The one place to wait was taken until now: nobody has loaded before. */
-        if (spec->weight_buffers <= 2) chain->port = max64(chain->port, start);
+        /* The one place to wait was taken until now: nobody loads before. */
+        bool is_late = spec->weight_buffers <= 2 && start > spec->switch_cycles;
+        if (is_late) chain->port = max64(chain->port, start - spec->switch_cycles);
     } else {
         uint64_t free = max64(chain->port, chain->buffer[0]) + (is_used ? spec->switch_cycles : 0);
         chain->port = max64(free, from);
