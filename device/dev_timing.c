@@ -285,7 +285,7 @@ static void core_reset(timing_core_t *core) {
 static void timing_reset(dev_timing_t *timing) {
     sim_engine_reset(timing->engine);
     sim_dram_reset(timing->dram);
-    sim_xbar_reset(timing->xbar);
+    sim_noc_reset(timing->noc);
     for (uint32_t c = 0; c < timing->machine.cores; c++) core_reset(&timing->core[c]);
     memset(timing->books, 0, timing->engines * sizeof *timing->books);
     timing->finished = 0;
@@ -486,8 +486,9 @@ static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
     sim_status_t status = sim_matrix_create(timing->engine, &machine->matrix, &core->sram, &core->acc, &core->matrix);
     if (status == SIM_OK) status = sim_vector_create(timing->engine, &machine->vector, &core->sram, &core->acc, &core->vector);
     for (uint32_t d = 0; d < machine->dma_queues && status == SIM_OK; d++) {
-        status = sim_dma_create(timing->engine, &machine->dma, timing->dram, timing->xbar, index, machine->cores, &core->sram,
-                                &core->dma[d]);
+        sim_dma_spec_t spec = machine->dma;
+        spec.network = d % sim_noc_networks(timing->noc);
+        status = sim_dma_create(timing->engine, &spec, timing->dram, timing->noc, index, &core->sram, &core->dma[d]);
     }
     return status;
 }
@@ -505,7 +506,7 @@ sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t 
     sim_status_t status = timing->core == NULL || timing->books == NULL ? SIM_ERROR_OUT_OF_MEMORY : SIM_OK;
     if (status == SIM_OK) status = sim_engine_create(&timing->engine);
     if (status == SIM_OK) status = sim_dram_create(config, &timing->dram, err);
-    if (status == SIM_OK) status = sim_xbar_create(config, machine->cores, &timing->xbar);
+    if (status == SIM_OK) status = sim_noc_create(config, machine->cores, &timing->noc, err);
     for (uint32_t c = 0; c < machine->cores && status == SIM_OK; c++) status = core_init(timing, c);
     if (status != SIM_OK) {
         dev_timing_destroy(timing);
@@ -535,7 +536,7 @@ void dev_timing_destroy(dev_timing_t *timing) {
     for (uint32_t c = 0; timing->core != NULL && c < timing->machine.cores; c++) {
         core_fini(&timing->core[c], timing->machine.dma_queues);
     }
-    sim_xbar_destroy(timing->xbar);
+    sim_noc_destroy(timing->noc);
     sim_dram_destroy(timing->dram);
     sim_engine_destroy(timing->engine);
     free(timing->books);

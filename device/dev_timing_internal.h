@@ -6,9 +6,9 @@
 #include "sim/sim_dma.h"
 #include "sim/sim_dram.h"
 #include "sim/sim_matrix.h"
+#include "sim/sim_noc.h"
 #include "sim/sim_share.h"
 #include "sim/sim_vector.h"
-#include "sim/sim_xbar.h"
 
 typedef struct timing_queue timing_queue_t;
 typedef struct timing_core timing_core_t;
@@ -84,7 +84,7 @@ struct dev_timing {
     dev_machine_t machine;
     sim_engine_t *engine;
     sim_dram_t *dram;
-    sim_xbar_t *xbar;
+    sim_noc_t *noc;
     timing_core_t *core;   /* machine.cores */
     timing_books_t *books; /* one per engine */
     uint32_t engines, engines_per_core;

@@ -1,5 +1,6 @@
 /* What the keys say together: contradictions (errors), oddities (warnings), peak numbers. */
 #include "sim/sim_config_internal.h"
+#include "sim/sim_noc.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -87,6 +88,9 @@ void sim_config_check_errors(const sim_config_t *config, const char *origin,
                          "%s: dram.bytes is not a multiple of one row of every bank (%" PRIu64
                          " bytes)",
                          origin, all_banks);
+    sim_error_t err = {0};
+    if (sim_noc_check(config, &err) != SIM_OK)
+        sim_problems_add(problems, "%s: %s", origin, err.text);
 }
 
 /* ---- numbers that follow, in doubles: for people, never for timing ------- */
@@ -138,7 +142,7 @@ static double memory_latency_s(const sim_config_t *config) {
         get(config, "dram.trcdrd") + get(config, "dram.tcl") + get(config, "dram.burst_cycles");
     return (double)cycles / (double)get(config, "dram.clock") +
            2e-12 * (double)get(config, "dram.frontend") +
-           2.0 * (double)get(config, "noc.latency_cycles") / (double)get(config, "noc.clock");
+           2.0 * (double)sim_noc_read_cycles(config) / (double)get(config, "noc.clock");
 }
 
 /* ---- warnings ------------------------------------------------------------ */

@@ -24,8 +24,8 @@ struct sim_dma {
     sim_engine_t *engine;
     sim_dma_spec_t spec;
     sim_dram_t *dram;
-    sim_xbar_t *xbar;
-    uint32_t port, memory_port;
+    sim_noc_t *noc;
+    uint32_t port;
     sim_share_t *sram;
     /* In order of submission: requests all issued and waiting for the last data; issuing; waiting.
      */
@@ -232,6 +232,80 @@ static void finish(request_t *request, sim_tick_t tick) {
     go_on(request, on_through, later(tick, request->slot_end));
 }
 
+/* ---- messages ---- */
+
+#define MAX_ENDPOINTS 64u
+
+/* Bytes of a request by memory endpoint. */
+typedef struct spread {
+    uint32_t count;
+    struct {
+        uint32_t port;
+        uint64_t bytes;
+    } part[MAX_ENDPOINTS];
+} spread_t;
+
+/* More than MAX_ENDPOINTS endpoints in one request: the last part stands for the rest. */
+static void spread_add(spread_t *spread, uint32_t port, uint64_t bytes) {
+    uint32_t i = 0;
+    while (i < spread->count && spread->part[i].port != port)
+        i++;
+    if (i == MAX_ENDPOINTS) i--;
+    if (i == spread->count) {
+        spread->part[i].port = port;
+        spread->part[i].bytes = 0;
+        spread->count++;
+    }
+    spread->part[i].bytes += bytes;
+}
+
+static void spread_piece(const sim_dma_t *unit, spread_t *spread, sim_dma_piece_t piece) {
+    while (piece.bytes > 0) {
+        uint64_t run = piece.bytes;
+        uint32_t channel = 0;
+        if (unit->dram != NULL) channel = sim_dram_channel_at(unit->dram, piece.address, &run);
+        if (run > piece.bytes) run = piece.bytes;
+        spread_add(spread, sim_noc_memory_port(unit->noc, channel), run);
+        piece.address += run;
+        piece.bytes -= run;
+    }
+}
+
+static void spread_request(const sim_dma_t *unit, const request_t *request, spread_t *spread) {
+    spread->count = 0;
+    if (sim_noc_memory_ports(unit->noc) == 1) {
+        spread_add(spread, sim_noc_memory_port(unit->noc, 0), request->bytes);
+        return;
+    }
+    sim_dma_walk_t walk = request->walk;
+    sim_dma_piece_t piece;
+    for (uint64_t bytes = 0; next_piece(&walk, unit->spec.request_bytes, bytes, &piece);) {
+        bytes += piece.bytes;
+        spread_piece(unit, spread, piece);
+        sim_dma_walk_take(&walk, &piece);
+    }
+}
+
+/* Sends a request's data, or its headers alone, to or from every memory endpoint that it touches
+ * now; returns when the last is there. */
+static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_memory,
+                       bool has_data) {
+    sim_tick_t now = sim_now(unit->engine), arrival = now;
+    if (unit->noc == NULL) return now;
+    spread_t spread;
+    spread_request(unit, request, &spread);
+    for (uint32_t i = 0; i < spread.count; i++) {
+        uint32_t memory = spread.part[i].port;
+        sim_noc_path_t path = {.src_port = to_memory ? unit->port : memory,
+                               .dst_port = to_memory ? memory : unit->port,
+                               .network = unit->spec.network,
+                               .cls = to_memory ? SIM_NOC_REQUEST : SIM_NOC_RESPONSE};
+        uint64_t bytes = has_data ? spread.part[i].bytes : 0;
+        arrival = later(arrival, sim_noc_send(unit->noc, path, bytes, now));
+    }
+    return arrival;
+}
+
 static void on_write_at_dram(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
@@ -253,10 +327,8 @@ static void on_write_arrived(sim_engine_t *engine, sim_event_t *event) {
 static void on_write_read_out(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
-    sim_tick_t now = sim_now(engine), arrival = now;
-    if (unit->xbar != NULL)
-        arrival = sim_xbar_send(unit->xbar, unit->port, unit->memory_port, request->bytes, now);
-    request->op->waited[WAIT_NOC] += arrival - now;
+    sim_tick_t arrival = send(unit, request, true, true);
+    request->op->waited[WAIT_NOC] += arrival - sim_now(engine);
     go_on(request, on_write_arrived, arrival);
 }
 
@@ -296,14 +368,12 @@ static void on_sram(sim_engine_t *engine, sim_event_t *event) {
     }
 }
 
-/* Data of a read: through the crossbar, and into the scratchpad while it comes out of it. */
+/* Data of a read: through the interconnect, and into the scratchpad while it comes out of it. */
 static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
-    sim_tick_t now = sim_now(engine), arrival = now;
+    sim_tick_t now = sim_now(engine), arrival = send(unit, request, false, true);
     request->op->waited[WAIT_DRAM] += now - request->entered;
-    if (unit->xbar != NULL)
-        arrival = sim_xbar_send(unit->xbar, unit->memory_port, unit->port, request->bytes, now);
     request->op->waited[WAIT_NOC] += arrival - now;
     if (unit->sram == NULL) {
         finish(request, arrival);
@@ -313,12 +383,21 @@ static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
     go_on(request, on_sram, arrival - now > data ? arrival - data : now);
 }
 
+static void on_read_at_dram(sim_engine_t *engine, sim_event_t *event) {
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    sim_dma_t *unit = request->unit;
+    sim_tick_t now = sim_now(engine);
+    request->op->waited[WAIT_NOC] += now - request->entered;
+    request->entered = now;
+    go_on(request, on_read_data, unit->dram != NULL ? access_dram(unit, request, false) : now);
+}
+
 static void enter(sim_dma_t *unit, request_t *request) {
     sim_tick_t now = sim_now(unit->engine);
     request->entered = now;
     if (request->op->kind == SIM_DMA_READ) {
-        sim_tick_t ready = unit->dram != NULL ? access_dram(unit, request, false) : now;
-        go_on(request, on_read_data, ready);
+        bool has_request = unit->noc != NULL && sim_noc_has_requests(unit->noc);
+        go_on(request, on_read_at_dram, has_request ? send(unit, request, true, false) : now);
     } else if (unit->sram != NULL) {
         on_sram(unit->engine, &request->event);
     } else if (request->op->kind == SIM_DMA_WRITE) {
@@ -388,8 +467,8 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
 /* ---- life cycle ---- */
 
 sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
-                            sim_xbar_t *xbar, uint32_t port, uint32_t memory_port,
-                            sim_share_t *sram, sim_dma_t **out_unit) {
+                            sim_noc_t *noc, uint32_t port, sim_share_t *sram,
+                            sim_dma_t **out_unit) {
     *out_unit = NULL;
     if (spec->bytes_per_cycle == 0 || spec->request_bytes == 0 || spec->clock.num == 0 ||
         spec->transpose_factor.num < spec->transpose_factor.den ||
@@ -406,9 +485,8 @@ sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, si
     unit->engine = engine;
     unit->spec = *spec;
     unit->dram = dram;
-    unit->xbar = xbar;
+    unit->noc = noc;
     unit->port = port;
-    unit->memory_port = memory_port;
     unit->sram = sram;
     unit->request_count = (uint32_t)count;
     sim_event_init(&unit->issue_event, SIM_PHASE_ISSUE, on_issue);

@@ -52,5 +52,7 @@ uint64_t sim_dram_peak_bytes_per_s(const sim_dram_t *dram);
  * every bank group and channel. */
 uint64_t sim_dram_stripe_bytes(const sim_dram_t *dram);
 uint32_t sim_dram_channels(const sim_dram_t *dram);
+/* The channel of an address, and for how many bytes from there on it stays. */
+uint32_t sim_dram_channel_at(const sim_dram_t *dram, uint64_t address, uint64_t *out_bytes);
 
 #endif
