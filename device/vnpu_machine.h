@@ -39,7 +39,6 @@ typedef struct vnpu_machine {
     uint32_t matrix_switch_cycles; /* between a switch to new weights and the next load */
     uint32_t matrix_has_full_folds; /* a partly used array loads or drains all its rows */
     uint32_t matrix_f32_pieces;    /* loads of one f32 operand; 0 means 1 */
-    uint32_t matrix_latency_cycles; /* last row in to last result out, drains excepted */
 } vnpu_machine_t;
 
 #ifdef __cplusplus

@@ -85,22 +85,77 @@ uint64_t kern_cost_stream(const vnpu_machine_t *machine, const kern_stream_cost_
     return stream->tiles * slowest + fill;
 }
 
+/* One axis of a product: its extent, and that of an MM. */
+typedef struct extent {
+    uint64_t size, tile;
+} extent_t;
+
+/* The axes in their roles (sim/sim_matrix.h): rows and columns of the array, streamed. */
+typedef struct roles {
+    extent_t rows, cols, streamed;
+} roles_t;
+
+enum { RESULTS_STAY = 1, INPUTS_STAY = 2 }; /* vnpu_machine_t.matrix_dataflow; 0: weights */
+
+static roles_t roles_of(const vnpu_machine_t *machine, extent_t m, extent_t k, extent_t n) {
+    switch (machine->matrix_dataflow) {
+    case RESULTS_STAY: return (roles_t){m, n, k};
+    case INPUTS_STAY: return (roles_t){k, m, n};
+    default: return (roles_t){k, n, m};
+    }
+}
+
+static uint64_t at_least_one(uint32_t value) {
+    return value == 0 ? 1 : value;
+}
+
+static uint64_t array_cols(const vnpu_machine_t *machine) {
+    return (uint64_t)machine->matrix_cols * at_least_one(machine->matrix_count);
+}
+
+static uint64_t folds_along(extent_t extent, uint64_t cells) {
+    return extent.size / extent.tile * kern_ceil_div(extent.tile, cells) +
+           kern_ceil_div(extent.size % extent.tile, cells);
+}
+
+/* Cycles of the port of what stays in the array: a load, or a drain. */
+static uint64_t port_cycles(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t used) {
+    uint64_t rows = machine->matrix_rows;
+    if (used < rows && !machine->matrix_has_full_folds) rows = used;
+    uint64_t port = kern_ceil_div(rows, machine->matrix_load_rows_per_cycle);
+    if (machine->matrix_dataflow == RESULTS_STAY) return port;
+    if (dtype == VNPU_F32) port *= at_least_one(machine->matrix_f32_pieces);
+    return port + machine->matrix_switch_cycles;
+}
+
 uint64_t kern_cost_matrix(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t m, uint64_t k,
                           uint64_t n, uint64_t mt, uint64_t kt, uint64_t nt) {
-    uint64_t rows = machine->matrix_rows, cols = machine->matrix_cols;
     uint64_t num = machine->matrix_rate_num[dtype], den = machine->matrix_rate_den[dtype];
     if (num == 0) return UINT64_MAX / 4;
-    uint64_t folds_k = k / kt * kern_ceil_div(kt, rows) + kern_ceil_div(k % kt, rows);
-    uint64_t folds_n = n / nt * kern_ceil_div(nt, cols) + kern_ceil_div(n % nt, cols);
-    uint64_t load = kern_ceil_div(k < rows ? k : rows, machine->matrix_load_rows_per_cycle);
-    uint64_t cycles = 0;
-    uint64_t part[2] = {mt, m % mt}, count[2] = {m / mt, m % mt > 0};
+    roles_t roles = roles_of(machine, (extent_t){m, mt}, (extent_t){k, kt}, (extent_t){n, nt});
+    uint64_t folds = folds_along(roles.rows, machine->matrix_rows) *
+                     folds_along(roles.cols, array_cols(machine));
+    uint64_t port = port_cycles(machine, dtype, roles.rows.size);
+    extent_t streamed = roles.streamed;
+    uint64_t part[2] = {streamed.tile, streamed.size % streamed.tile};
+    uint64_t count[2] = {streamed.size / streamed.tile, part[1] > 0}, cycles = 0;
     for (int i = 0; i < 2; i++) {
         if (count[i] == 0) continue;
-        uint64_t stream = kern_ceil_div(part[i] * den, num);
-        stream = max64(stream, machine->matrix_min_stream_cycles);
-        uint64_t fold = machine->matrix_weight_buffers > 1 ? max64(stream, load) : stream + load;
+        uint64_t steps = kern_ceil_div(part[i], at_least_one(machine->matrix_step));
+        uint64_t stream = kern_ceil_div(steps * den, num);
+        stream = max64(stream, machine->matrix_min_stream_cycles) + machine->matrix_fill_cycles;
+        uint64_t fold = machine->matrix_weight_buffers > 1 ? max64(stream, port) : stream + port;
         cycles += count[i] * fold;
     }
-    return cycles * folds_k * folds_n;
+    return cycles * folds;
+}
+
+kern_fold_t kern_cost_fold(const vnpu_machine_t *machine) {
+    uint64_t rows = machine->matrix_rows, cols = array_cols(machine);
+    uint64_t step = at_least_one(machine->matrix_step);
+    switch (machine->matrix_dataflow) {
+    case RESULTS_STAY: return (kern_fold_t){.m = rows, .k = step, .n = cols};
+    case INPUTS_STAY: return (kern_fold_t){.m = cols, .k = rows, .n = step};
+    default: return (kern_fold_t){.m = step, .k = rows, .n = cols};
+    }
 }

@@ -53,9 +53,9 @@
 #define SIM_MATRIX_MAX_PASSES  9u /* of matrix.f32 */
 
 typedef enum sim_dataflow { /* order of the choices of matrix.dataflow */
-    SIM_WEIGHT_STATIONARY = 0,
-    SIM_OUTPUT_STATIONARY,
-    SIM_INPUT_STATIONARY
+                            SIM_WEIGHT_STATIONARY = 0,
+                            SIM_OUTPUT_STATIONARY,
+                            SIM_INPUT_STATIONARY
 } sim_dataflow_t;
 
 typedef struct sim_matrix_spec {
@@ -78,7 +78,7 @@ typedef struct sim_matrix_op {
     bool keep_weights;
     bool accumulate;
     uint32_t in_bytes, weight_bytes, out_bytes; /* per element */
-    uint32_t pieces; /* loads of what stays in the array; 0 means 1 */
+    uint32_t pieces;                            /* loads of what stays in the array; 0 means 1 */
     /* private */
     sim_span_t span;
     sim_tick_t submitted;

@@ -83,8 +83,7 @@ void sim_chain_drains(sim_chain_t *chain, uint32_t buffers, uint64_t count, uint
     chain->streamed = from.streamed + rest * stream;
     if (is_serial) chain->streamed = chain->port - drain;
     if (!is_serial && !is_stream_bound)
-        chain->streamed =
-            max64(chain->streamed, left_before(&from, buffers, rest, drain) + stream);
+        chain->streamed = max64(chain->streamed, left_before(&from, buffers, rest, drain) + stream);
 }
 
 static void run(sim_chain_t *chain, const sim_matrix_spec_t *spec, uint64_t count, uint64_t port,

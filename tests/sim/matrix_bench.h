@@ -19,13 +19,8 @@ static inline sim_matrix_spec_t bench_spec(sim_dataflow_t dataflow, uint32_t row
 }
 
 static inline sim_matrix_op_t bench_op(uint32_t m, uint32_t k, uint32_t n) {
-    return (sim_matrix_op_t){.m = m,
-                             .k = k,
-                             .n = n,
-                             .rate = {1, 1},
-                             .in_bytes = 2,
-                             .weight_bytes = 1,
-                             .out_bytes = 4};
+    return (sim_matrix_op_t){
+        .m = m, .k = k, .n = n, .rate = {1, 1}, .in_bytes = 2, .weight_bytes = 1, .out_bytes = 4};
 }
 
 typedef struct bench_feed {
@@ -42,9 +37,8 @@ static inline void bench_submit(sim_engine_t *engine, sim_op_t *op) {
 }
 
 /* Runs all operations on a new unit; the shares may be NULL. */
-static inline void bench_run(sim_engine_t *engine, const sim_matrix_spec_t *spec,
-                             sim_share_t *sram, sim_share_t *acc, sim_matrix_op_t *op,
-                             uint32_t count) {
+static inline void bench_run(sim_engine_t *engine, const sim_matrix_spec_t *spec, sim_share_t *sram,
+                             sim_share_t *acc, sim_matrix_op_t *op, uint32_t count) {
     bench_feed_t feed = {.op = op, .count = count};
     cr_assert_eq(sim_matrix_create(engine, spec, sram, acc, &feed.unit), SIM_OK);
     for (uint32_t i = 0; i < count; i++) {

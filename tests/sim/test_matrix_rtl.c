@@ -14,7 +14,8 @@ static sim_dataflow_t dataflow_of(const char *name) {
 }
 
 /* Folds do not overlap, a partly used array costs as much as a full one, and the drain of results
- * is not counted (so it has a buffer of its own). What is reported is the index of the last cycle. */
+ * is not counted (so it has a buffer of its own). What is reported is the index of the last cycle.
+ */
 Test(matrix_rtl, every_count_of_scale_sim) {
     FILE *file = fopen(DATA "scalesim.csv", "r");
     cr_assert_not_null(file);
@@ -94,8 +95,8 @@ Test(matrix_rtl, every_compute_count_of_gemmini) {
         cr_assert_eq(sscanf(shape, "{n:%u", &count), 1);
         if (rows_at != NULL) cr_assert_eq(sscanf(rows_at, "a_rows:%u", &rows), 1);
         cr_assert_eq(sscanf(end, "}\",%*u,%*u,%lu", &cycles), 1, "%s", line);
-        uint64_t predicted = gemmini_cycles(
-            is_os ? SIM_OUTPUT_STATIONARY : SIM_WEIGHT_STATIONARY, count, rows, is_reused);
+        uint64_t predicted = gemmini_cycles(is_os ? SIM_OUTPUT_STATIONARY : SIM_WEIGHT_STATIONARY,
+                                            count, rows, is_reused);
         /* Short tiles on weights that stay need a command pair every 7.2 cycles, which is the
          * command queue's limit, not the array's. */
         if (is_reused && rows < 16 && count > 1) {
