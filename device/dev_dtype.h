@@ -1,8 +1,9 @@
 /*
- * Element types, one value at a time: conversions to and from f32 and i64 (docs/numerics.md, "Casts").
- *   float -> float    round to nearest even; f8e4m3 has no infinity: what exceeds 448 after rounding is NaN
- *   float -> integer  truncates, saturates, NaN -> 0;  float -> bool: != 0 (NaN is true)
- *   integer -> integer wraps; integer -> bool: != 0; integer -> float: through f32, round to nearest even
+ * Element types, one value at a time: conversions to and from f32 and i64 (docs/numerics.md,
+ * "Casts"). float -> float    round to nearest even; f8e4m3 has no infinity: what exceeds 448 after
+ * rounding is NaN float -> integer  truncates, saturates, NaN -> 0;  float -> bool: != 0 (NaN is
+ * true) integer -> integer wraps; integer -> bool: != 0; integer -> float: through f32, round to
+ * nearest even
  */
 #ifndef DEV_DTYPE_H
 #define DEV_DTYPE_H
@@ -29,7 +30,9 @@ static inline bool dev_is_float(vnpu_dtype_t dtype) {
     return dtype >= VNPU_F32 && dtype <= VNPU_F8E5M2;
 }
 
-static inline float dev_bf16_to_f32(uint16_t h) { return dev_bits_f32((uint32_t)h << 16); }
+static inline float dev_bf16_to_f32(uint16_t h) {
+    return dev_bits_f32((uint32_t)h << 16);
+}
 
 static inline uint16_t dev_f32_to_bf16(float x) {
     uint32_t bits = dev_f32_bits(x);
@@ -69,14 +72,16 @@ static inline float dev_f8e4m3_to_f32(uint8_t h) {
 static inline uint8_t dev_f32_to_f8e4m3(float x) {
     uint32_t bits = dev_f32_bits(x), sign = bits >> 24 & 0x80u, a = bits & 0x7fffffffu;
     if (a >= 0x43f00000u) return (uint8_t)(sign | 0x7fu); /* 480 and more, infinity, NaN */
-    if (a < 0x3c800000u) { /* below 2^-6: 2^14 has the ulp 2^-9 */
+    if (a < 0x3c800000u) {                                /* below 2^-6: 2^14 has the ulp 2^-9 */
         return (uint8_t)(sign | (dev_f32_bits(dev_bits_f32(a) + 0x1p14f) - 0x46800000u));
     }
     a += 0u - (120u << 23) + 0x7ffffu + (a >> 20 & 1u);
     return (uint8_t)(sign | a >> 20);
 }
 
-static inline float dev_f8e5m2_to_f32(uint8_t h) { return dev_f16_to_f32((uint16_t)(h << 8)); }
+static inline float dev_f8e5m2_to_f32(uint8_t h) {
+    return dev_f16_to_f32((uint16_t)(h << 8));
+}
 
 static inline uint8_t dev_f32_to_f8e5m2(float x) {
     uint32_t bits = dev_f32_bits(x), sign = bits >> 24 & 0x80u, a = bits & 0x7fffffffu;

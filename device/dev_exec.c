@@ -1,6 +1,6 @@
 /*
- * Launches: instances are dealt to cores, cores to host threads. A core's instances run in order on one thread; which thread
- * takes which core does not matter to the values.
+ * Launches: instances are dealt to cores, cores to host threads. A core's instances run in order on
+ * one thread; which thread takes which core does not matter to the values.
  */
 #include "device/dev_exec_internal.h"
 
@@ -10,9 +10,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define HUGE_BYTES (2ull << 20)
+#define HUGE_BYTES        (2ull << 20)
 #define VECTOR_TEMP_BYTES (5u * 2048u * 8u)
-#define PARALLEL_NS 100000u /* waking a thread costs microseconds: less work than this stays on one */
+#define PARALLEL_NS                                                                                \
+    100000.0 /* waking a thread costs microseconds: less work than this stays on one */
+#define STREAM_NS 1000000.0 /* launches shorter than this write little */
+#define STREAM_BYTES                                                                               \
+    (16ll << 20) /* written through one argument: more than a cache keeps for the reader */
 
 /* ---- creation ---- */
 
@@ -23,9 +27,12 @@ static uint32_t default_threads(void) {
     return count > 0 ? (uint32_t)count : 1;
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+static uint64_t round_up(uint64_t bytes, uint64_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
 
-/* Scratchpad and accumulator of a host thread, and its vector blocks. Touched by the kernel's zero pages at first use. */
+/* Scratchpad and accumulator of a host thread, and its vector blocks. Touched by the kernel's zero
+ * pages at first use. */
 static sim_status_t worker_init(exec_worker_t *worker, dev_exec_t *exec, sim_error_t *err) {
     worker->exec = exec;
     uint64_t sram = round_up(exec->machine.sram_bytes, HUGE_BYTES);
@@ -34,8 +41,8 @@ static sim_status_t worker_init(exec_worker_t *worker, dev_exec_t *exec, sim_err
     void *map = mmap(NULL, worker->map_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) {
-        return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no host memory for a core of %" PRIu64 " bytes",
-                             sram + acc);
+        return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY,
+                             "no host memory for a core of %" PRIu64 " bytes", sram + acc);
     }
     worker->map = map;
     (void)madvise(map, worker->map_bytes, MADV_HUGEPAGE); /* a hint */
@@ -48,24 +55,28 @@ static sim_status_t worker_init(exec_worker_t *worker, dev_exec_t *exec, sim_err
 
 static void worker_fini(exec_worker_t *worker) {
     if (worker->map) munmap(worker->map, worker->map_bytes);
-    for (uint32_t s = 0; s < SCRATCH_COUNT; s++) free(worker->scratch[s].data);
+    for (uint32_t s = 0; s < SCRATCH_COUNT; s++)
+        free(worker->scratch[s].data);
     free(worker->vector_temp);
 }
 
 static void *helper_main(void *argument);
 
 sim_status_t dev_exec_create(const dev_machine_t *machine, dev_memory_t *memory,
-                             const dev_exec_options_t *options, dev_exec_t **out_exec, sim_error_t *err) {
+                             const dev_exec_options_t *options, dev_exec_t **out_exec,
+                             sim_error_t *err) {
     *out_exec = NULL;
     const dev_vec_level_t *level = dev_vec_choose(options->isa_level);
     if (!level) {
-        return sim_error_set(err, SIM_ERROR_UNSUPPORTED,
-                             "this host lacks the instruction set of level %d (AVX2 and FMA are the least: without "
-                             "fused multiply-add results would have other bits)",
-                             options->isa_level);
+        return sim_error_set(
+            err, SIM_ERROR_UNSUPPORTED,
+            "this host lacks the instruction set of level %d (AVX2 and FMA are the least: without "
+            "fused multiply-add results would have other bits)",
+            options->isa_level);
     }
     dev_exec_t *exec = calloc(1, sizeof *exec);
-    if (!exec) return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no host memory for the executor");
+    if (!exec)
+        return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no host memory for the executor");
     pthread_mutex_init(&exec->lock, NULL);
     pthread_cond_init(&exec->work, NULL);
     pthread_cond_init(&exec->done, NULL);
@@ -78,14 +89,16 @@ sim_status_t dev_exec_create(const dev_machine_t *machine, dev_memory_t *memory,
     if (threads == 0) threads = 1;
     sim_status_t status = exec_mm_init(level, err);
     exec->worker = calloc(threads, sizeof *exec->worker);
-    if (status == SIM_OK && !exec->worker) status = sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no host memory");
+    if (status == SIM_OK && !exec->worker)
+        status = sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no host memory");
     for (uint32_t t = 0; t < threads && status == SIM_OK; t++) {
         exec->threads = t + 1;
         status = worker_init(&exec->worker[t], exec, err);
         if (status == SIM_OK && t > 0) {
             exec_worker_t *worker = &exec->worker[t];
             worker->has_thread = pthread_create(&worker->thread, NULL, helper_main, worker) == 0;
-            if (!worker->has_thread) status = sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "cannot start a thread");
+            if (!worker->has_thread)
+                status = sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "cannot start a thread");
         }
     }
     if (status != SIM_OK) {
@@ -100,7 +113,8 @@ static void rows_clear(dev_exec_t *exec) {
     uint64_t lists = (uint64_t)exec->rows_instances * VNPU_MAX_QUEUES;
     for (uint64_t i = 0; i < lists; i++) {
         exec_rows_t *rows = &exec->rows[i];
-        for (uint32_t n = 0; n < rows->count; n++) free((void *)(uintptr_t)rows->list[n].address);
+        for (uint32_t n = 0; n < rows->count; n++)
+            free((void *)(uintptr_t)rows->list[n].address);
         free(rows->list);
     }
     free(exec->rows);
@@ -154,7 +168,9 @@ static void run_core(exec_worker_t *worker, uint32_t position) {
         instance.grid_pos[0] = (uint32_t)(i % exec->launch->grid[0]);
         instance.grid_pos[1] = (uint32_t)(i / exec->launch->grid[0]);
         instance.err = &fault;
-        if (exec_run_instance(&instance) == SIM_OK) continue;
+        sim_status_t status = exec_run_instance(&instance);
+        if (exec->streamed_args) __builtin_ia32_sfence();
+        if (status == SIM_OK) continue;
         record_fault(exec, (uint32_t)i, &fault);
         return;
     }
@@ -175,7 +191,8 @@ static void *helper_main(void *argument) {
     uint64_t seen = 0;
     pthread_mutex_lock(&exec->lock);
     for (;;) {
-        while (exec->generation == seen && !exec->is_stopping) pthread_cond_wait(&exec->work, &exec->lock);
+        while (exec->generation == seen && !exec->is_stopping)
+            pthread_cond_wait(&exec->work, &exec->lock);
         if (exec->is_stopping) break;
         seen = exec->generation;
         pthread_mutex_unlock(&exec->lock);
@@ -193,13 +210,15 @@ static double insn_ns(const dev_program_t *program, const vnpu_insn_t *insn) {
     if ((insn->op & 0xf0u) == 0 || insn->dst == VNPU_NO_AP) return 10.0;
     const vnpu_ap_t *ap = &program->ap[insn->op == VNPU_OP_V_REDUCE ? insn->src[0] : insn->dst];
     double elements = 1.0;
-    for (uint32_t d = 0; d < ap->ndims; d++) elements *= ap->dim[d].size;
+    for (uint32_t d = 0; d < ap->ndims; d++)
+        elements *= ap->dim[d].size;
     if (insn->op != VNPU_OP_MM) return 20.0 + 0.3 * elements;
     const vnpu_ap_t *weights = &program->ap[insn->src[1]];
     return 100.0 + 0.02 * elements * weights->dim[0].size;
 }
 
-/* Rough host time of the whole launch, from the loops alone: decides only whether helpers are woken. */
+/* Rough host time of the whole launch, from the loops alone: decides only whether helpers are
+ * woken. */
 static double estimate_ns(const dev_launch_t *launch, uint64_t instances) {
     const dev_program_t *program = launch->program;
     double total = 0.0;
@@ -221,6 +240,19 @@ static double estimate_ns(const dev_launch_t *launch, uint64_t instances) {
     return total * (double)instances;
 }
 
+static uint32_t streamed_args(const dev_launch_t *launch) {
+    uint32_t streamed = 0;
+    const vnpu_program_header_t *header = &launch->program->header;
+    for (uint32_t a = 0; a < header->num_args; a++) {
+        if (header->arg_kind[a] != VNPU_ARG_OUT)
+            continue; /* INOUT: read as well, so the caches help */
+        dev_arg_extent_t extent;
+        dev_program_arg_extent(launch->program, a, launch->grid, &extent);
+        if (extent.write_high - extent.write_low >= STREAM_BYTES) streamed |= 1u << a;
+    }
+    return streamed;
+}
+
 static sim_status_t deal(dev_exec_t *exec, const dev_launch_t *launch, sim_error_t *err) {
     const vnpu_program_header_t *header = &launch->program->header;
     uint64_t instances = (uint64_t)launch->grid[0] * launch->grid[1];
@@ -229,14 +261,17 @@ static sim_status_t deal(dev_exec_t *exec, const dev_launch_t *launch, sim_error
         if (launch->core_mask[c / 64] >> (c % 64) & 1u) exec->core[exec->takers++] = (uint16_t)c;
     }
     if (exec->takers == 0 || instances == 0 || instances > UINT32_MAX - 1) {
-        return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "program %s: grid %u x %u on %u cores of this chip",
-                             header->name, launch->grid[0], launch->grid[1], exec->takers);
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
+                             "program %s: grid %u x %u on %u cores of this chip", header->name,
+                             launch->grid[0], launch->grid[1], exec->takers);
     }
-    if (header->sram_bytes > exec->machine.sram_bytes || header->acc_bytes > exec->machine.acc_bytes) {
+    if (header->sram_bytes > exec->machine.sram_bytes ||
+        header->acc_bytes > exec->machine.acc_bytes) {
         return sim_error_set(err, SIM_ERROR_SRAM_OVERFLOW,
-                             "program %s: needs %u bytes of SRAM and %u of ACC, a core has %" PRIu64 " and %" PRIu64,
-                             header->name, header->sram_bytes, header->acc_bytes, exec->machine.sram_bytes,
-                             exec->machine.acc_bytes);
+                             "program %s: needs %u bytes of SRAM and %u of ACC, a core has %" PRIu64
+                             " and %" PRIu64,
+                             header->name, header->sram_bytes, header->acc_bytes,
+                             exec->machine.sram_bytes, exec->machine.acc_bytes);
     }
     exec->instances = (uint32_t)instances;
     return SIM_OK;
@@ -252,7 +287,8 @@ static sim_status_t prepare_rows(dev_exec_t *exec, const dev_launch_t *launch, s
     }
     if (!has_rows) return SIM_OK;
     exec->rows = calloc((size_t)exec->instances * VNPU_MAX_QUEUES, sizeof *exec->rows);
-    if (!exec->rows) return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no host memory for row lists");
+    if (!exec->rows)
+        return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no host memory for row lists");
     exec->rows_instances = exec->instances;
     return SIM_OK;
 }
@@ -266,11 +302,13 @@ static void run_parallel(dev_exec_t *exec) {
     pthread_mutex_unlock(&exec->lock);
     run_cores(&exec->worker[0]);
     pthread_mutex_lock(&exec->lock);
-    while (exec->busy_helpers > 0) pthread_cond_wait(&exec->done, &exec->lock);
+    while (exec->busy_helpers > 0)
+        pthread_cond_wait(&exec->done, &exec->lock);
     pthread_mutex_unlock(&exec->lock);
 }
 
-sim_status_t dev_exec_run(dev_exec_t *exec, uint32_t owner, const dev_launch_t *launch, sim_error_t *err) {
+sim_status_t dev_exec_run(dev_exec_t *exec, uint32_t owner, const dev_launch_t *launch,
+                          sim_error_t *err) {
     sim_status_t status = deal(exec, launch, err);
     if (status == SIM_OK) status = prepare_rows(exec, launch, err);
     if (status != SIM_OK) return status;
@@ -279,8 +317,10 @@ sim_status_t dev_exec_run(dev_exec_t *exec, uint32_t owner, const dev_launch_t *
     exec->fault = (sim_error_t){0};
     atomic_store(&exec->next_core, 0u);
     atomic_store(&exec->fault_instance, UINT32_MAX);
+    double estimate = estimate_ns(launch, exec->instances);
+    exec->streamed_args = estimate >= STREAM_NS ? streamed_args(launch) : 0;
     uint32_t busy = exec->takers < exec->instances ? exec->takers : exec->instances;
-    bool is_worth = exec->threads > 1 && busy > 1 && estimate_ns(launch, exec->instances) >= PARALLEL_NS;
+    bool is_worth = exec->threads > 1 && busy > 1 && estimate >= PARALLEL_NS;
     if (is_worth) {
         run_parallel(exec);
     } else {
@@ -300,8 +340,10 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
     return hash ^ hash >> 32;
 }
 
-void exec_rows_record(exec_instance_t *instance, const uint64_t *address, uint64_t count, uint64_t base) {
-    exec_rows_t *rows = &instance->exec->rows[(uint64_t)instance->index * VNPU_MAX_QUEUES + instance->running];
+void exec_rows_record(exec_instance_t *instance, const uint64_t *address, uint64_t count,
+                      uint64_t base) {
+    exec_rows_t *rows =
+        &instance->exec->rows[(uint64_t)instance->index * VNPU_MAX_QUEUES + instance->running];
     if (rows->count == rows->room) {
         rows->room = rows->room ? 2 * rows->room : 4;
         dev_rows_t *grown = realloc(rows->list, rows->room * sizeof *grown);
@@ -313,7 +355,8 @@ void exec_rows_record(exec_instance_t *instance, const uint64_t *address, uint64
     rows->hash = mix(rows->hash, count + 1);
     for (uint64_t i = 0; i < count; i++) {
         copy[i] = address[i];
-        rows->hash = mix(rows->hash, address[i] - base); /* where the table lies is another part of the key */
+        rows->hash = mix(rows->hash,
+                         address[i] - base); /* where the table lies is another part of the key */
     }
     rows->list[rows->count++] = (dev_rows_t){copy, count};
 }
@@ -341,5 +384,9 @@ uint64_t dev_exec_rows_hash(const dev_exec_t *exec) {
     return hash;
 }
 
-const char *dev_exec_isa_name(const dev_exec_t *exec) { return exec->level->name; }
-uint32_t dev_exec_threads(const dev_exec_t *exec) { return exec->threads; }
+const char *dev_exec_isa_name(const dev_exec_t *exec) {
+    return exec->level->name;
+}
+uint32_t dev_exec_threads(const dev_exec_t *exec) {
+    return exec->threads;
+}

@@ -1,11 +1,11 @@
 /*
- * Loads that are not copied. A DMA load into the scratchpad without cast or transpose is only remembered: which scratchpad
- * bytes stand for which DRAM bytes. Readers that take strides read DRAM in place; everything else sees the same bytes:
- *   a read that cannot be mapped, and a write that covers only a part, first copy what the load would have copied;
- *   a write that covers all of it forgets it;
- *   a write to the DRAM bytes copies first, so that the scratchpad keeps the old ones.
- * So values are those of a copy, whatever the program does. Off in chaos and timing mode. Other cores' writes to bytes that
- * this core has loaded in the same launch are races in either case.
+ * Loads that are not copied. A DMA load into the scratchpad without cast or transpose is only
+ * remembered: which scratchpad bytes stand for which DRAM bytes. Readers that take strides read
+ * DRAM in place; everything else sees the same bytes: a read that cannot be mapped, and a write
+ * that covers only a part, first copy what the load would have copied; a write that covers all of
+ * it forgets it; a write to the DRAM bytes copies first, so that the scratchpad keeps the old ones.
+ * So values are those of a copy, whatever the program does. Off in chaos and timing mode. Other
+ * cores' writes to bytes that this core has loaded in the same launch are races in either case.
  */
 #include "device/dev_exec_internal.h"
 
@@ -42,11 +42,13 @@ static bool is_dense(const exec_operand_t *operand) {
     return operand->view.count * operand->view.elem_bytes == operand->high - operand->low;
 }
 
-void exec_alias_write_sram(exec_instance_t *instance, const exec_operand_t *operand, bool is_read_too) {
+void exec_alias_write_sram(exec_instance_t *instance, const exec_operand_t *operand,
+                           bool is_read_too) {
     for (uint32_t i = instance->num_aliases; i-- > 0;) {
         const exec_alias_t *alias = &instance->alias[i];
         if (!overlaps(operand->low, operand->high, alias->low, alias->high)) continue;
-        bool covers = operand->low <= alias->low && alias->high <= operand->high && is_dense(operand);
+        bool covers =
+            operand->low <= alias->low && alias->high <= operand->high && is_dense(operand);
         if (covers && !is_read_too) {
             forget(instance, i);
         } else {
@@ -95,8 +97,10 @@ void exec_alias_read(exec_instance_t *instance, exec_operand_t *operand, bool ma
     }
 }
 
-/* Rows of `run` bytes, `pitch` apart in DRAM, that lie end to end in the scratchpad; false if the load is not of that form. */
-static bool rows_of_load(const exec_operand_t *dst, const exec_operand_t *src, exec_alias_t *alias) {
+/* Rows of `run` bytes, `pitch` apart in DRAM, that lie end to end in the scratchpad; false if the
+ * load is not of that form. */
+static bool rows_of_load(const exec_operand_t *dst, const exec_operand_t *src,
+                         exec_alias_t *alias) {
     exec_walk_t walk;
     exec_walk_begin(&walk, &dst->view);
     exec_walk_add(&walk, dst->view.stride);
@@ -113,8 +117,11 @@ static bool rows_of_load(const exec_operand_t *dst, const exec_operand_t *src, e
     return walk.stride[0][0] == (int64_t)walk.size[1] && alias->row_bytes >= 64;
 }
 
-bool exec_alias_load(exec_instance_t *instance, const exec_operand_t *dst, const exec_operand_t *src) {
-    if (instance->exec->options.mode != DEV_EXEC_VALUES || instance->num_aliases == EXEC_MAX_ALIASES) return false;
+bool exec_alias_load(exec_instance_t *instance, const exec_operand_t *dst,
+                     const exec_operand_t *src) {
+    if (instance->exec->options.mode != DEV_EXEC_VALUES ||
+        instance->num_aliases == EXEC_MAX_ALIASES)
+        return false;
     if (dst->view.space != VNPU_SPACE_SRAM || src->view.space != VNPU_SPACE_DRAM) return false;
     if (dst->view.dtype != src->view.dtype || dst->high - dst->low < LEAST_BYTES) return false;
     exec_alias_t *alias = &instance->alias[instance->num_aliases];

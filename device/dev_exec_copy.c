@@ -1,12 +1,14 @@
 /*
- * Copies between strided views: dense rows, rows with a constant source, two-dimensional transposes in blocks, casts. The
- * destination's dimensions are walked so that its side-by-side elements, or the source's, lie innermost.
+ * Copies between strided views: dense rows, rows with a constant source, two-dimensional transposes
+ * in blocks, casts. The destination's dimensions are walked so that its side-by-side elements, or
+ * the source's, lie innermost.
  */
 #include "device/dev_exec_internal.h"
 
 #include <string.h>
 
-#define CHUNK 1024u /* elements converted at a time */
+#define CHUNK            1024u /* elements converted at a time */
+#define STREAM_ROW_BYTES 256u  /* shorter rows do not fill lines */
 
 typedef struct copy_job {
     exec_walk_t walk; /* operand 0: destination, 1: source */
@@ -33,8 +35,8 @@ STRIDED(strided_2, uint16_t)
 STRIDED(strided_4, uint32_t)
 STRIDED(strided_8, uint64_t)
 
-static void copy_row(uint8_t *dst, int64_t dst_stride, const uint8_t *src, int64_t src_stride, uint64_t n,
-                     uint32_t bytes) {
+static void copy_row(uint8_t *dst, int64_t dst_stride, const uint8_t *src, int64_t src_stride,
+                     uint64_t n, uint32_t bytes) {
     if (dst_stride == 1 && src_stride == 1) {
         memcpy(dst, src, n * bytes);
         return;
@@ -59,7 +61,8 @@ static void copy_row(uint8_t *dst, int64_t dst_stride, const uint8_t *src, int64
                 for (uint64_t c = c0; c < c1; c++) {                                               \
                     type *to = (type *)(void *)dst + (int64_t)c * dst_stride;                      \
                     const type *from = (const type *)(const void *)src + c;                        \
-                    for (uint64_t r = r0; r < r1; r++) to[r] = from[(int64_t)r * src_stride];      \
+                    for (uint64_t r = r0; r < r1; r++)                                             \
+                        to[r] = from[(int64_t)r * src_stride];                                     \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -75,8 +78,8 @@ static void transpose(const copy_job_t *job, uint8_t *dst, int64_t dst_stride, c
     case 1: transpose_1(dst, dst_stride, src, src_stride, rows, cols); return;
     case 2: transpose_2(dst, dst_stride, src, src_stride, rows, cols); return;
     case 4:
-        job->level->transpose4((uint32_t *)(void *)dst, dst_stride, (const uint32_t *)(const void *)src,
-                               src_stride, rows, cols);
+        job->level->transpose4((uint32_t *)(void *)dst, dst_stride,
+                               (const uint32_t *)(const void *)src, src_stride, rows, cols);
         return;
     case 8: transpose_8(dst, dst_stride, src, src_stride, rows, cols); return;
     default: sim_bug("executor", 0, "element of %u bytes", job->dst_bytes);
@@ -90,9 +93,12 @@ static bool goes_through_i64(vnpu_dtype_t dst, vnpu_dtype_t src) {
 }
 
 /* Contiguous conversion of n <= CHUNK aligned elements. */
-static void convert(const dev_vec_level_t *level, vnpu_dtype_t dst_type, void *dst, vnpu_dtype_t src_type,
-                    const void *src, size_t n) {
-    _Alignas(64) union { float f32[CHUNK]; int64_t i64[CHUNK]; } middle;
+static void convert(const dev_vec_level_t *level, vnpu_dtype_t dst_type, void *dst,
+                    vnpu_dtype_t src_type, const void *src, size_t n) {
+    _Alignas(64) union {
+        float f32[CHUNK];
+        int64_t i64[CHUNK];
+    } middle;
     if (goes_through_i64(dst_type, src_type)) {
         level->to_i64[src_type](middle.i64, src, n);
         level->from_i64[dst_type](dst, middle.i64, n);
@@ -106,7 +112,9 @@ static void convert(const dev_vec_level_t *level, vnpu_dtype_t dst_type, void *d
     }
 }
 
-static bool is_aligned(const void *ptr, uint32_t bytes) { return (uintptr_t)ptr % bytes == 0; }
+static bool is_aligned(const void *ptr, uint32_t bytes) {
+    return (uintptr_t)ptr % bytes == 0;
+}
 
 static void convert_row(const copy_job_t *job, uint8_t *dst, int64_t dst_stride, const uint8_t *src,
                         int64_t src_stride, uint64_t n) {
@@ -118,14 +126,16 @@ static void convert_row(const copy_job_t *job, uint8_t *dst, int64_t dst_stride,
         const uint8_t *x = src + (int64_t)i * src_stride * job->src_bytes;
         uint8_t *y = dst + (int64_t)i * dst_stride * job->dst_bytes;
         if (!src_is_dense) copy_row(from, 1, x, src_stride, count, job->src_bytes);
-        convert(job->level, job->dst_type, dst_is_dense ? y : to, job->src_type, src_is_dense ? x : from, count);
+        convert(job->level, job->dst_type, dst_is_dense ? y : to, job->src_type,
+                src_is_dense ? x : from, count);
         if (!dst_is_dense) copy_row(y, dst_stride, to, 1, count, job->dst_bytes);
     }
 }
 
-/* dst += cast(src), element by element: floats add in f32 and round to the destination, integers add in i64 and wrap. */
-static void accumulate_row(const copy_job_t *job, uint8_t *dst, int64_t dst_stride, const uint8_t *src,
-                           int64_t src_stride, uint64_t n) {
+/* dst += cast(src), element by element: floats add in f32 and round to the destination, integers
+ * add in i64 and wrap. */
+static void accumulate_row(const copy_job_t *job, uint8_t *dst, int64_t dst_stride,
+                           const uint8_t *src, int64_t src_stride, uint64_t n) {
     bool is_float = dev_is_float(job->dst_type);
     for (uint64_t i = 0; i < n; i++) {
         uint8_t *y = dst + (int64_t)i * dst_stride * job->dst_bytes;
@@ -141,7 +151,8 @@ static void accumulate_row(const copy_job_t *job, uint8_t *dst, int64_t dst_stri
             dev_store_f32(job->dst_type, y, sum);
         } else {
             uint64_t sum = (uint64_t)dev_load_i64(job->dst_type, y);
-            dev_store_i64(job->dst_type, y, (int64_t)(sum + (uint64_t)dev_load_i64(job->dst_type, cast)));
+            dev_store_i64(job->dst_type, y,
+                          (int64_t)(sum + (uint64_t)dev_load_i64(job->dst_type, cast)));
         }
     }
 }
@@ -161,7 +172,8 @@ static void swap_dims(exec_walk_t *walk, uint32_t a, uint32_t b) {
 
 /* Takes dimension d out of its place and puts it last. */
 static void move_last(exec_walk_t *walk, uint32_t d) {
-    for (; d + 1 < walk->ndims; d++) swap_dims(walk, d, d + 1);
+    for (; d + 1 < walk->ndims; d++)
+        swap_dims(walk, d, d + 1);
 }
 
 static int find_unit(const exec_walk_t *walk, uint32_t op) {
@@ -171,11 +183,21 @@ static int find_unit(const exec_walk_t *walk, uint32_t op) {
     return -1;
 }
 
+static void stream_row(const copy_job_t *job, uint8_t *dst, int64_t dst_stride, const uint8_t *src,
+                       int64_t src_stride, uint64_t n) {
+    uint64_t bytes = n * job->dst_bytes;
+    if (dst_stride == 1 && src_stride == 1 && bytes >= STREAM_ROW_BYTES) {
+        job->level->stream(dst, src, bytes);
+    } else {
+        copy_row(dst, dst_stride, src, src_stride, n, job->dst_bytes);
+    }
+}
+
 typedef void (*row_fn)(const copy_job_t *job, uint8_t *dst, int64_t dst_stride, const uint8_t *src,
                        int64_t src_stride, uint64_t n);
 
-static void same_type_row(const copy_job_t *job, uint8_t *dst, int64_t dst_stride, const uint8_t *src,
-                          int64_t src_stride, uint64_t n) {
+static void same_type_row(const copy_job_t *job, uint8_t *dst, int64_t dst_stride,
+                          const uint8_t *src, int64_t src_stride, uint64_t n) {
     copy_row(dst, dst_stride, src, src_stride, n, job->dst_bytes);
 }
 
@@ -203,18 +225,24 @@ static void for_each_transpose(const copy_job_t *job) {
     } while (exec_walk_step(walk, along_dst, index, offset));
 }
 
-void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr, const dev_view_t *src,
-               const uint8_t *src_ptr, bool accumulate) {
+void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr,
+               const dev_view_t *src, const uint8_t *src_ptr, exec_copy_kind_t kind) {
     if (dst->count == 0) return;
-    copy_job_t job = {.dst = dst_ptr, .src = src_ptr, .dst_type = dst->dtype, .src_type = src->dtype,
-                      .dst_bytes = dst->elem_bytes, .src_bytes = src->elem_bytes,
-                      .level = worker->exec->level, .worker = worker};
+    copy_job_t job = {.dst = dst_ptr,
+                      .src = src_ptr,
+                      .dst_type = dst->dtype,
+                      .src_type = src->dtype,
+                      .dst_bytes = dst->elem_bytes,
+                      .src_bytes = src->elem_bytes,
+                      .level = worker->exec->level,
+                      .worker = worker};
     exec_walk_t *walk = &job.walk;
     exec_walk_begin(walk, dst);
     exec_walk_add(walk, dst->stride);
     exec_walk_add(walk, src->stride);
     exec_walk_merge(walk, 0);
-    if (accumulate) { /* in the order of the walk: an address that occurs twice takes both */
+    if (kind ==
+        COPY_ACCUMULATE) { /* in the order of the walk: an address that occurs twice takes both */
         for_each_row(&job, accumulate_row);
         return;
     }
@@ -233,12 +261,15 @@ void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr, c
         move_last(walk, (uint32_t)inner);
         exec_walk_merge(walk, 0);
     }
-    for_each_row(&job, same_type ? same_type_row : convert_row);
+    row_fn same = kind == COPY_STREAM ? stream_row : same_type_row;
+    for_each_row(&job, same_type ? same : convert_row);
 }
 
-static void fill_row(uint8_t *dst, int64_t stride, uint64_t n, const uint8_t *element, uint32_t bytes) {
+static void fill_row(uint8_t *dst, int64_t stride, uint64_t n, const uint8_t *element,
+                     uint32_t bytes) {
     bool is_uniform = true;
-    for (uint32_t b = 1; b < bytes; b++) is_uniform &= element[b] == element[0];
+    for (uint32_t b = 1; b < bytes; b++)
+        is_uniform &= element[b] == element[0];
     if (stride == 1 && is_uniform) {
         memset(dst, element[0], n * bytes);
         return;
@@ -261,7 +292,7 @@ void exec_fill(const dev_view_t *dst, uint8_t *dst_ptr, const void *element) {
     uint64_t index[VNPU_MAX_DIMS] = {0};
     int64_t offset[WALK_MAX_OPS] = {0};
     do {
-        fill_row(dst_ptr + offset[0] * dst->elem_bytes, walk.stride[0][last], walk.size[last], element,
-                 dst->elem_bytes);
+        fill_row(dst_ptr + offset[0] * dst->elem_bytes, walk.stride[0][last], walk.size[last],
+                 element, dst->elem_bytes);
     } while (exec_walk_step(&walk, last, index, offset));
 }

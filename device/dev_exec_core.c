@@ -1,6 +1,7 @@
 /*
- * The interpreter of one program instance: runs one queue until it blocks on a semaphore or ends, then the next. In chaos
- * mode it picks a random runnable queue after each instruction and holds DMA writes back.
+ * The interpreter of one program instance: runs one queue until it blocks on a semaphore or ends,
+ * then the next. In chaos mode it picks a random runnable queue after each instruction and holds
+ * DMA writes back.
  */
 #include "device/dev_exec_internal.h"
 
@@ -25,7 +26,8 @@ static bool can_take(const exec_instance_t *instance, const vnpu_insn_t *insn) {
 static void take(exec_instance_t *instance, const vnpu_insn_t *insn) {
     if (insn->flags & VNPU_F_NO_CONSUME) return;
     for (uint32_t w = 0; w < 2; w++) {
-        if (insn->wait[w].sem != VNPU_NO_SEM) instance->sem[insn->wait[w].sem] -= insn->wait[w].value;
+        if (insn->wait[w].sem != VNPU_NO_SEM)
+            instance->sem[insn->wait[w].sem] -= insn->wait[w].value;
     }
 }
 
@@ -44,18 +46,31 @@ static void signal_all(exec_instance_t *instance, const vnpu_insn_t *insn) {
 static sim_status_t execute(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
     switch ((vnpu_op_t)insn->op) {
-    case VNPU_OP_NOP: case VNPU_OP_SYNC: case VNPU_OP_FENCE: case VNPU_OP_MARK: return SIM_OK;
+    case VNPU_OP_NOP:
+    case VNPU_OP_SYNC:
+    case VNPU_OP_FENCE:
+    case VNPU_OP_MARK: return SIM_OK;
     case VNPU_OP_TRAP: return exec_fault(instance, SIM_ERROR_TRAP, "trap %u", insn->imm[0]);
-    case VNPU_OP_DMA_COPY: case VNPU_OP_DMA_TRANSPOSE: case VNPU_OP_DMA_FILL: case VNPU_OP_DMA_GATHER:
+    case VNPU_OP_DMA_COPY:
+    case VNPU_OP_DMA_TRANSPOSE:
+    case VNPU_OP_DMA_FILL:
+    case VNPU_OP_DMA_GATHER:
     case VNPU_OP_DMA_SCATTER: return exec_dma(instance);
     case VNPU_OP_MM: return exec_mm(instance);
-    case VNPU_OP_V_UNARY: case VNPU_OP_V_BINARY: case VNPU_OP_V_SELECT: case VNPU_OP_V_REDUCE:
+    case VNPU_OP_V_UNARY:
+    case VNPU_OP_V_BINARY:
+    case VNPU_OP_V_SELECT:
+    case VNPU_OP_V_REDUCE:
     case VNPU_OP_V_FOLD: return exec_vector(instance);
-    case VNPU_OP_LOOP: case VNPU_OP_ENDLOOP: /* the cursor walks over them */
-    case VNPU_OP_V_ARGRED: case VNPU_OP_V_RANDOM: case VNPU_OP_V_SCAN: case VNPU_OP_REMOTE: break;
+    case VNPU_OP_LOOP:
+    case VNPU_OP_ENDLOOP: /* the cursor walks over them */
+    case VNPU_OP_V_ARGRED:
+    case VNPU_OP_V_RANDOM:
+    case VNPU_OP_V_SCAN:
+    case VNPU_OP_REMOTE: break;
     }
-    return exec_fault(instance, SIM_ERROR_ILLEGAL_INSTRUCTION, "opcode 0x%02x is not executed by this device",
-                      insn->op);
+    return exec_fault(instance, SIM_ERROR_ILLEGAL_INSTRUCTION,
+                      "opcode 0x%02x is not executed by this device", insn->op);
 }
 
 static void advance(exec_queue_t *queue) {
@@ -139,9 +154,11 @@ static sim_status_t step_chaos(exec_instance_t *instance, uint32_t q, bool *out_
     *out_ran = false;
     if (!can_take(instance, insn)) return SIM_OK;
     *out_ran = true;
-    /* A fence, and everything that signals without moving data, comes after what the queue still holds back. */
+    /* A fence, and everything that signals without moving data, comes after what the queue still
+     * holds back. */
     bool is_dma = (insn->op & 0xf0u) == 0x10u;
-    while (!is_dma && queue->late && status == SIM_OK) status = finish_late(instance, q);
+    while (!is_dma && queue->late && status == SIM_OK)
+        status = finish_late(instance, q);
     if (status != SIM_OK) return status;
     take(instance, insn);
     instance->running = q;
@@ -160,7 +177,8 @@ static sim_status_t step_chaos(exec_instance_t *instance, uint32_t q, bool *out_
 static sim_status_t run_chaos(exec_instance_t *instance) {
     uint32_t queues = instance->program->header.num_queues;
     for (;;) {
-        /* Choices 0..queues-1: an instruction of that queue; queues..: complete its oldest held-back write. */
+        /* Choices 0..queues-1: an instruction of that queue; queues..: complete its oldest
+         * held-back write. */
         uint32_t start = (uint32_t)(exec_random(instance) % (2 * queues));
         bool has_run = false;
         for (uint32_t i = 0; i < 2 * queues && !has_run; i++) {
@@ -193,7 +211,8 @@ sim_status_t exec_run_instance(exec_instance_t *instance) {
         dev_cursor_init(&queue->cursor, program, &program->queue[q]);
         advance(queue);
     }
-    for (uint32_t s = 0; s < VNPU_MAX_SEMS; s++) instance->sem[s] = 0;
+    for (uint32_t s = 0; s < VNPU_MAX_SEMS; s++)
+        instance->sem[s] = 0;
     instance->num_aliases = 0;
     if (instance->exec->options.mode != DEV_EXEC_CHAOS) return run_in_order(instance);
     instance->random = instance->exec->options.seed * 0x2545f4914f6cdd1dull +

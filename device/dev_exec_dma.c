@@ -1,6 +1,6 @@
 /*
- * DMA instructions. In timing mode floats are neither moved nor stored: a float destination in DRAM becomes unknown, an
- * unknown source reads as zero (timing.data) where an integer is made of it.
+ * DMA instructions. In timing mode floats are neither moved nor stored: a float destination in DRAM
+ * becomes unknown, an unknown source reads as zero (timing.data) where an integer is made of it.
  */
 #include "device/dev_exec_internal.h"
 
@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static dev_memory_t *memory_of(exec_instance_t *instance) { return instance->exec->memory; }
+static dev_memory_t *memory_of(exec_instance_t *instance) {
+    return instance->exec->memory;
+}
 
 /* ---- copy and fill ---- */
 
@@ -25,7 +27,8 @@ static bool is_known(exec_instance_t *instance, const exec_operand_t *src) {
 }
 
 /* What this move does to values; marks a DRAM destination. src NULL: a fill. */
-static move_t plan_move(exec_instance_t *instance, const exec_operand_t *dst, const exec_operand_t *src) {
+static move_t plan_move(exec_instance_t *instance, const exec_operand_t *dst,
+                        const exec_operand_t *src) {
     if (instance->exec->options.mode != DEV_EXEC_TIMING) return MOVE_DATA;
     move_t move = MOVE_DATA;
     if (dev_is_float(dst->view.dtype)) {
@@ -45,8 +48,9 @@ static move_t plan_move(exec_instance_t *instance, const exec_operand_t *dst, co
 }
 
 /*
- * Destination and source of a copy. A store makes its destination first: that settles what the written DRAM bytes stand for
- * in the scratchpad before the source is looked up there. Inside the scratchpad the source comes first.
+ * Destination and source of a copy. A store makes its destination first: that settles what the
+ * written DRAM bytes stand for in the scratchpad before the source is looked up there. Inside the
+ * scratchpad the source comes first.
  */
 static sim_status_t make_pair(exec_instance_t *instance, exec_access_t access, exec_operand_t *dst,
                               exec_operand_t *src) {
@@ -59,17 +63,26 @@ static sim_status_t make_pair(exec_instance_t *instance, exec_access_t access, e
     return status;
 }
 
+static exec_copy_kind_t kind_of(const exec_instance_t *instance) {
+    const vnpu_insn_t *insn = instance->insn;
+    if (insn->flags & VNPU_F_ACCUMULATE) return COPY_ACCUMULATE;
+    uint8_t arg = instance->program->ap[insn->dst].arg;
+    return arg != VNPU_NO_ARG && (instance->exec->streamed_args >> arg & 1u) ? COPY_STREAM
+                                                                             : COPY_PLAIN;
+}
+
 static sim_status_t dma_copy(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
     bool accumulates = insn->flags & VNPU_F_ACCUMULATE;
     exec_operand_t dst, src;
-    sim_status_t status = make_pair(instance, accumulates ? ACCESS_UPDATE : ACCESS_WRITE, &dst, &src);
+    sim_status_t status =
+        make_pair(instance, accumulates ? ACCESS_UPDATE : ACCESS_WRITE, &dst, &src);
     if (status != SIM_OK || dst.view.count == 0) return status;
     static const uint8_t zero[8];
     if (!accumulates && exec_alias_load(instance, &dst, &src)) return SIM_OK;
     switch (plan_move(instance, &dst, &src)) {
     case MOVE_DATA:
-        exec_copy(instance->worker, &dst.view, dst.ptr, &src.view, src.ptr, accumulates);
+        exec_copy(instance->worker, &dst.view, dst.ptr, &src.view, src.ptr, kind_of(instance));
         break;
     case MOVE_ZERO:
         if (!accumulates) exec_fill(&dst.view, dst.ptr, zero);
@@ -104,7 +117,7 @@ typedef struct rows_job {
     uint8_t *table_ptr; /* of device address table_low */
     uint64_t table_low;
     uint64_t n;
-    int64_t *row; /* chosen row per index, -1: skipped; scratch */
+    int64_t *row;      /* chosen row per index, -1: skipped; scratch */
     uint64_t *address; /* of the chosen rows, in order */
     uint64_t count;
 } rows_job_t;
@@ -120,7 +133,8 @@ static void drop_leading(const dev_view_t *view, dev_view_t *out_row) {
     }
 }
 
-static sim_status_t choose_row(exec_instance_t *instance, int64_t index, uint64_t position, int64_t *out_row) {
+static sim_status_t choose_row(exec_instance_t *instance, int64_t index, uint64_t position,
+                               int64_t *out_row) {
     const vnpu_insn_t *insn = instance->insn;
     int64_t rows = insn->imm[0], row = index;
     if ((insn->flags & VNPU_F_WRAP_NEGATIVE) && row < 0) row += rows;
@@ -132,17 +146,19 @@ static sim_status_t choose_row(exec_instance_t *instance, int64_t index, uint64_
     case VNPU_OOB_ERROR: break;
     }
     return exec_fault(instance, SIM_ERROR_INDEX_OUT_OF_RANGE,
-                      "index %" PRId64 " at position %" PRIu64 ", the table has %" PRId64 " rows", index,
-                      position, rows);
+                      "index %" PRId64 " at position %" PRIu64 ", the table has %" PRId64 " rows",
+                      index, position, rows);
 }
 
-static sim_status_t choose_rows(exec_instance_t *instance, const exec_operand_t *index, rows_job_t *job) {
+static sim_status_t choose_rows(exec_instance_t *instance, const exec_operand_t *index,
+                                rows_job_t *job) {
     int64_t pitch = job->table.stride[0] * job->table.elem_bytes;
     job->row = exec_scratch(instance->worker, SCRATCH_ROW, 2 * job->n * sizeof *job->row);
     job->address = (uint64_t *)(void *)(job->row + job->n);
     job->count = 0;
     for (uint64_t i = 0; i < job->n; i++) {
-        const uint8_t *element = index->ptr + (int64_t)i * index->view.stride[0] * index->view.elem_bytes;
+        const uint8_t *element =
+            index->ptr + (int64_t)i * index->view.stride[0] * index->view.elem_bytes;
         sim_status_t status =
             choose_row(instance, dev_load_i64(index->view.dtype, element), i, &job->row[i]);
         if (status != SIM_OK) return status;
@@ -161,23 +177,24 @@ static sim_status_t reach_table(exec_instance_t *instance, bool is_write, rows_j
     }
     dev_view_extent(&job->table_row, &low, &high);
     job->table_low = first + (low - job->table.base);
-    return exec_translate(instance, job->table.space, job->table_low, last + (high - job->table.base), is_write,
-                          "table", &job->table_ptr);
+    return exec_translate(instance, job->table.space, job->table_low,
+                          last + (high - job->table.base), is_write, "table", &job->table_ptr);
 }
 
 static void move_rows(exec_instance_t *instance, bool is_gather, rows_job_t *job) {
     int64_t pitch = job->table.stride[0] * job->table.elem_bytes;
     int64_t step = job->packed.view.stride[0] * job->packed.view.elem_bytes;
-    bool accumulates = instance->insn->flags & VNPU_F_ACCUMULATE;
+    exec_copy_kind_t kind =
+        instance->insn->flags & VNPU_F_ACCUMULATE ? COPY_ACCUMULATE : COPY_PLAIN;
     for (uint64_t i = 0; i < job->n; i++) {
         if (job->row[i] < 0) continue;
         uint64_t address = job->table.base + (uint64_t)(job->row[i] * pitch);
         uint8_t *table = job->table_ptr + (int64_t)(address - job->table_low);
         uint8_t *packed = job->packed.ptr + (int64_t)i * step;
         if (is_gather) {
-            exec_copy(instance->worker, &job->packed_row, packed, &job->table_row, table, accumulates);
+            exec_copy(instance->worker, &job->packed_row, packed, &job->table_row, table, kind);
         } else {
-            exec_copy(instance->worker, &job->table_row, table, &job->packed_row, packed, accumulates);
+            exec_copy(instance->worker, &job->table_row, table, &job->packed_row, packed, kind);
         }
     }
 }
@@ -192,7 +209,8 @@ static move_t plan_rows(exec_instance_t *instance, bool is_gather, const rows_jo
         if (job->address[i] > last) last = job->address[i];
     }
     table.high = last + (high - job->table.base);
-    return is_gather ? plan_move(instance, &job->packed, &table) : plan_move(instance, &table, &job->packed);
+    return is_gather ? plan_move(instance, &job->packed, &table)
+                     : plan_move(instance, &table, &job->packed);
 }
 
 static sim_status_t dma_rows(exec_instance_t *instance, bool is_gather) {
@@ -203,7 +221,8 @@ static sim_status_t dma_rows(exec_instance_t *instance, bool is_gather) {
     exec_operand_t index;
     dev_view_make(&job.table, table_ap, instance->cursor, instance->launch, instance->grid_pos);
     sim_status_t status =
-        exec_operand_make(instance, is_gather ? insn->dst : insn->src[0], is_gather ? ACCESS_UPDATE : ACCESS_READ_LOCAL,
+        exec_operand_make(instance, is_gather ? insn->dst : insn->src[0],
+                          is_gather ? ACCESS_UPDATE : ACCESS_READ_LOCAL,
                           &job.packed); /* LOCAL: a scatter may write what it was loaded from */
     if (status == SIM_OK) status = exec_operand_make(instance, insn->src[1], ACCESS_READ, &index);
     if (status != SIM_OK) return status;
@@ -238,8 +257,9 @@ sim_status_t exec_dma(exec_instance_t *instance) {
 /* ---- chaos: reads now, writes later ---- */
 
 /*
- * A copy that overwrites is split: its source is captured, converted, in a dense buffer, and written when the transfer
- * completes. The others (fill, accumulate, gather, scatter) run whole at completion, after all earlier ones of the queue.
+ * A copy that overwrites is split: its source is captured, converted, in a dense buffer, and
+ * written when the transfer completes. The others (fill, accumulate, gather, scatter) run whole at
+ * completion, after all earlier ones of the queue.
  */
 static sim_status_t capture(exec_instance_t *instance, exec_late_t *late) {
     exec_operand_t dst, src;
@@ -253,7 +273,7 @@ static sim_status_t capture(exec_instance_t *instance, exec_late_t *late) {
     }
     late->data = malloc(dst.view.count * dst.view.elem_bytes);
     if (!late->data) sim_bug("executor", 0, "no host memory for a held-back transfer");
-    exec_copy(instance->worker, &late->captured, late->data, &src.view, src.ptr, false);
+    exec_copy(instance->worker, &late->captured, late->data, &src.view, src.ptr, COPY_PLAIN);
     return SIM_OK;
 }
 
@@ -263,7 +283,8 @@ sim_status_t exec_dma_late(exec_instance_t *instance, exec_late_t **out_late) {
     if (!late) sim_bug("executor", 0, "no host memory for a held-back transfer");
     late->insn = instance->insn;
     late->cursor = *instance->cursor;
-    bool is_copy = instance->insn->op == VNPU_OP_DMA_COPY || instance->insn->op == VNPU_OP_DMA_TRANSPOSE;
+    bool is_copy =
+        instance->insn->op == VNPU_OP_DMA_COPY || instance->insn->op == VNPU_OP_DMA_TRANSPOSE;
     sim_status_t status = SIM_OK;
     if (is_copy && !(instance->insn->flags & VNPU_F_ACCUMULATE)) status = capture(instance, late);
     if (status != SIM_OK) {
@@ -279,7 +300,7 @@ sim_status_t exec_late_finish(exec_instance_t *instance, exec_late_t *late) {
     exec_operand_t dst;
     sim_status_t status = exec_operand_make(instance, late->insn->dst, ACCESS_WRITE, &dst);
     if (status != SIM_OK) return status;
-    exec_copy(instance->worker, &dst.view, dst.ptr, &late->captured, late->data, false);
+    exec_copy(instance->worker, &dst.view, dst.ptr, &late->captured, late->data, COPY_PLAIN);
     return SIM_OK;
 }
 

@@ -1,13 +1,17 @@
 /* The integer functions of the vector engine: i64, wrapping (docs/numerics.md, "Integers"). */
 #include "device/dev_exec_internal.h"
 
-static int64_t wrap(uint64_t x) { return (int64_t)x; }
+static int64_t wrap(uint64_t x) {
+    return (int64_t)x;
+}
 
 static int64_t divide(int64_t a, int64_t b) {
     return b == -1 ? wrap(0u - (uint64_t)a) : a / b; /* INT64_MIN / -1 wraps */
 }
 
-static int64_t fmod_int(int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
+static int64_t fmod_int(int64_t a, int64_t b) {
+    return b == -1 ? 0 : a % b;
+}
 
 static int64_t remainder_int(int64_t a, int64_t b) {
     int64_t mod = fmod_int(a, b);
@@ -30,11 +34,16 @@ static int64_t power(int64_t a, int64_t b) {
     return wrap(result);
 }
 
-static int64_t shift_left(int64_t a, int64_t b) { return b < 0 || b > 63 ? 0 : wrap((uint64_t)a << b); }
-static int64_t shift_right(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
+static int64_t shift_left(int64_t a, int64_t b) {
+    return b < 0 || b > 63 ? 0 : wrap((uint64_t)a << b);
+}
+static int64_t shift_right(int64_t a, int64_t b) {
+    return a >> (b < 0 || b > 63 ? 63 : b);
+}
 
 #define EACH(expression)                                                                           \
-    for (size_t i = 0; i < n; i++) dst[i] = (expression);                                          \
+    for (size_t i = 0; i < n; i++)                                                                 \
+        dst[i] = (expression);                                                                     \
     return INT_OK
 
 exec_int_fault_t exec_int_unary(vnpu_unary_t func, int64_t *dst, const int64_t *a, size_t n) {
@@ -48,12 +57,31 @@ exec_int_fault_t exec_int_unary(vnpu_unary_t func, int64_t *dst, const int64_t *
     case VNPU_U_NOT: EACH(a[i] == 0);
     case VNPU_U_BITNOT: EACH(~a[i]);
     case VNPU_U_NE0: EACH(a[i] != 0);
-    case VNPU_U_FLOOR: case VNPU_U_CEIL: case VNPU_U_TRUNC: case VNPU_U_ROUND: case VNPU_U_RECIP:
-    case VNPU_U_SQRT: case VNPU_U_RSQRT: case VNPU_U_EXP: case VNPU_U_EXPM1: case VNPU_U_LOG:
-    case VNPU_U_LOG1P: case VNPU_U_SIN: case VNPU_U_COS: case VNPU_U_TANH: case VNPU_U_SIGMOID:
-    case VNPU_U_ERF: case VNPU_U_SILU: case VNPU_U_GELU_ERF: case VNPU_U_GELU_TANH:
-    case VNPU_U_SOFTPLUS: case VNPU_U_ISNAN: case VNPU_U_ISINF: case VNPU_U_ISNEGINF:
-    case VNPU_U_ISPOSINF: case VNPU_U_COUNT: break;
+    case VNPU_U_FLOOR:
+    case VNPU_U_CEIL:
+    case VNPU_U_TRUNC:
+    case VNPU_U_ROUND:
+    case VNPU_U_RECIP:
+    case VNPU_U_SQRT:
+    case VNPU_U_RSQRT:
+    case VNPU_U_EXP:
+    case VNPU_U_EXPM1:
+    case VNPU_U_LOG:
+    case VNPU_U_LOG1P:
+    case VNPU_U_SIN:
+    case VNPU_U_COS:
+    case VNPU_U_TANH:
+    case VNPU_U_SIGMOID:
+    case VNPU_U_ERF:
+    case VNPU_U_SILU:
+    case VNPU_U_GELU_ERF:
+    case VNPU_U_GELU_TANH:
+    case VNPU_U_SOFTPLUS:
+    case VNPU_U_ISNAN:
+    case VNPU_U_ISINF:
+    case VNPU_U_ISNEGINF:
+    case VNPU_U_ISPOSINF:
+    case VNPU_U_COUNT: break;
     }
     return INT_UNSUPPORTED;
 }
@@ -65,8 +93,8 @@ static bool has_zero(const int64_t *b, size_t n) {
     return false;
 }
 
-exec_int_fault_t exec_int_binary(vnpu_binary_t func, int64_t *dst, const int64_t *a, const int64_t *b,
-                                 size_t n) {
+exec_int_fault_t exec_int_binary(vnpu_binary_t func, int64_t *dst, const int64_t *a,
+                                 const int64_t *b, size_t n) {
     bool divides = func == VNPU_B_DIV || func == VNPU_B_FMOD || func == VNPU_B_REMAINDER ||
                    func == VNPU_B_FLOORDIV;
     if (divides && has_zero(b, n)) return INT_DIVISION_BY_ZERO;
@@ -95,7 +123,9 @@ exec_int_fault_t exec_int_binary(vnpu_binary_t func, int64_t *dst, const int64_t
     case VNPU_B_LAND: EACH(a[i] != 0 && b[i] != 0);
     case VNPU_B_LOR: EACH(a[i] != 0 || b[i] != 0);
     case VNPU_B_LXOR: EACH((a[i] != 0) != (b[i] != 0));
-    case VNPU_B_ATAN2: case VNPU_B_NONE: case VNPU_B_COUNT: break;
+    case VNPU_B_ATAN2:
+    case VNPU_B_NONE:
+    case VNPU_B_COUNT: break;
     }
     return INT_UNSUPPORTED;
 }

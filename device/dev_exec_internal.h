@@ -1,4 +1,5 @@
-/* Shared by the parts of the executor: run and threads, interpreter, operands, DMA, matrix, vector. */
+/* Shared by the parts of the executor: run and threads, interpreter, operands, DMA, matrix, vector.
+ */
 #ifndef DEV_EXEC_INTERNAL_H
 #define DEV_EXEC_INTERNAL_H
 
@@ -11,7 +12,8 @@
 
 #define EXEC_NO_QUEUE UINT32_MAX
 
-/* A buffer of one host thread that grows and stays: packed operands, converted rows. 64-byte aligned. */
+/* A buffer of one host thread that grows and stays: packed operands, converted rows. 64-byte
+ * aligned. */
 typedef struct exec_scratch {
     void *data;
     size_t bytes;
@@ -68,8 +70,8 @@ typedef struct exec_instance {
     const dev_program_t *program;
     uint32_t owner, index, core;
     uint32_t grid_pos[VNPU_MAX_AXES];
-    uint32_t running;          /* queue section of the instruction in work */
-    const vnpu_insn_t *insn;   /* that instruction */
+    uint32_t running;           /* queue section of the instruction in work */
+    const vnpu_insn_t *insn;    /* that instruction */
     const dev_cursor_t *cursor; /* at its loop counters */
     int64_t sem[VNPU_MAX_SEMS];
     exec_queue_t queue[VNPU_MAX_QUEUES];
@@ -82,7 +84,7 @@ typedef struct exec_instance {
 /* An operand of the running instruction: its view and where its element 0 lies in host memory. */
 typedef struct exec_operand {
     dev_view_t view;
-    uint8_t *ptr;    /* NULL for IOTA */
+    uint8_t *ptr;       /* NULL for IOTA */
     uint64_t low, high; /* bytes touched, in the view's address space */
 } exec_operand_t;
 
@@ -98,6 +100,8 @@ struct dev_exec {
     const dev_launch_t *launch;
     uint32_t owner, instances, takers;
     uint16_t core[DEV_MAX_CORES]; /* cores of the mask, ascending */
+    uint32_t streamed_args; /* bit a: the launch writes so much through argument a that its stores
+                               bypass the caches */
     _Atomic uint32_t next_core;
     _Atomic uint32_t fault_instance; /* lowest instance that failed so far, UINT32_MAX: none */
     pthread_mutex_t lock;
@@ -114,9 +118,10 @@ struct dev_exec {
 
 /* ---- dev_exec_core.c: the interpreter ---- */
 sim_status_t exec_run_instance(exec_instance_t *instance) SIM_MUST_USE;
-/* Records a fault of the running instruction: "program p: queue dma0 insn 3 (line 12), core 1, instance 5: <text>". */
-sim_status_t exec_fault(const exec_instance_t *instance, sim_status_t status, const char *format, ...)
-    SIM_PRINTF(3, 4);
+/* Records a fault of the running instruction: "program p: queue dma0 insn 3 (line 12), core 1,
+ * instance 5: <text>". */
+sim_status_t exec_fault(const exec_instance_t *instance, sim_status_t status, const char *format,
+                        ...) SIM_PRINTF(3, 4);
 uint64_t exec_random(exec_instance_t *instance);
 
 /* ---- dev_exec_report.c ---- */
@@ -126,28 +131,34 @@ void exec_where(const exec_instance_t *instance, char *text, size_t bytes);
 
 /* ---- dev_exec_operand.c ---- */
 typedef enum exec_access {
-    ACCESS_READ,       /* through ptr and the view's strides, which may lead to DRAM (dev_exec_alias.c) */
+    ACCESS_READ, /* through ptr and the view's strides, which may lead to DRAM (dev_exec_alias.c) */
     ACCESS_READ_LOCAL, /* in the scratchpad itself */
-    ACCESS_WRITE,      /* every element is overwritten; sources of the same instruction are made before */
-    ACCESS_UPDATE,     /* some elements are written, or read as well */
+    ACCESS_WRITE,  /* every element is overwritten; sources of the same instruction are made before
+                    */
+    ACCESS_UPDATE, /* some elements are written, or read as well */
 } exec_access_t;
 /* The view of pattern `ap` now, checked against its memory. Empty views have ptr NULL. */
 sim_status_t exec_operand_make(exec_instance_t *instance, uint16_t ap, exec_access_t access,
                                exec_operand_t *out_operand) SIM_MUST_USE;
 /* Host pointer of [low, high) in the space of the view. */
-sim_status_t exec_translate(exec_instance_t *instance, vnpu_space_t space, uint64_t low, uint64_t high,
-                            bool is_write, const char *name, uint8_t **out_ptr) SIM_MUST_USE;
+sim_status_t exec_translate(exec_instance_t *instance, vnpu_space_t space, uint64_t low,
+                            uint64_t high, bool is_write, const char *name,
+                            uint8_t **out_ptr) SIM_MUST_USE;
 /* Scratch of at least `bytes`; never NULL (no host memory is a simulator failure). */
 void *exec_scratch(exec_worker_t *worker, int which, size_t bytes);
-/* Elements whose values a timing-only run does not have: floats in memory. ARG and IOTA are known. */
+/* Elements whose values a timing-only run does not have: floats in memory. ARG and IOTA are known.
+ */
 bool exec_is_unknown(const exec_instance_t *instance, const exec_operand_t *operand);
 
 /* ---- dev_exec_alias.c ---- */
-/* Remembers a load instead of copying it; false: it has to be copied. dst and src were made (WRITE, READ). */
-bool exec_alias_load(exec_instance_t *instance, const exec_operand_t *dst, const exec_operand_t *src);
+/* Remembers a load instead of copying it; false: it has to be copied. dst and src were made (WRITE,
+ * READ). */
+bool exec_alias_load(exec_instance_t *instance, const exec_operand_t *dst,
+                     const exec_operand_t *src);
 /* Before an access to scratchpad bytes. */
 void exec_alias_read(exec_instance_t *instance, exec_operand_t *operand, bool may_map);
-void exec_alias_write_sram(exec_instance_t *instance, const exec_operand_t *operand, bool is_read_too);
+void exec_alias_write_sram(exec_instance_t *instance, const exec_operand_t *operand,
+                           bool is_read_too);
 /* Before a write to device addresses. */
 void exec_alias_write_dram(exec_instance_t *instance, uint64_t low, uint64_t high);
 
@@ -160,16 +171,18 @@ typedef struct exec_walk {
 } exec_walk_t;
 void exec_walk_begin(exec_walk_t *walk, const dev_view_t *shape);
 void exec_walk_add(exec_walk_t *walk, const int64_t *stride); /* walk->ndims strides */
-/* Drops dimensions of size 1 and merges those that continue each other in every operand; the last `keep` stay apart.
- * At least one dimension is left. */
+/* Drops dimensions of size 1 and merges those that continue each other in every operand; the last
+ * `keep` stay apart. At least one dimension is left. */
 void exec_walk_merge(exec_walk_t *walk, uint32_t keep);
 /* Steps over dims [0, ndims) of the index; false when it wraps to zero. offset[op] follows. */
 bool exec_walk_step(const exec_walk_t *walk, uint32_t ndims, uint64_t *index, int64_t *offset);
 
 /* ---- dev_exec_copy.c ---- */
+/* COPY_STREAM: the destination is large and not read back soon. */
+typedef enum exec_copy_kind { COPY_PLAIN, COPY_ACCUMULATE, COPY_STREAM } exec_copy_kind_t;
 /* dst[i] (+)= cast(src[i]); the views have one shape. */
-void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr, const dev_view_t *src,
-               const uint8_t *src_ptr, bool accumulate);
+void exec_copy(exec_worker_t *worker, const dev_view_t *dst, uint8_t *dst_ptr,
+               const dev_view_t *src, const uint8_t *src_ptr, exec_copy_kind_t kind);
 /* dst[i] = the element whose bytes are at `element`. */
 void exec_fill(const dev_view_t *dst, uint8_t *dst_ptr, const void *element);
 
@@ -178,7 +191,8 @@ sim_status_t exec_dma(exec_instance_t *instance) SIM_MUST_USE;
 sim_status_t exec_mm(exec_instance_t *instance) SIM_MUST_USE;
 sim_status_t exec_vector(exec_instance_t *instance) SIM_MUST_USE;
 /* Rows of the n-th gather or scatter of the running queue. */
-void exec_rows_record(exec_instance_t *instance, const uint64_t *address, uint64_t count, uint64_t base);
+void exec_rows_record(exec_instance_t *instance, const uint64_t *address, uint64_t count,
+                      uint64_t base);
 
 /* Chaos: the reads of a DMA instruction now, its write and signals later. */
 sim_status_t exec_dma_late(exec_instance_t *instance, exec_late_t **out_late) SIM_MUST_USE;
@@ -187,9 +201,9 @@ void exec_late_destroy(exec_late_t *late);
 struct exec_late {
     exec_late_t *next;
     const vnpu_insn_t *insn;
-    dev_cursor_t cursor;  /* where the instruction stood: its views are made again at the write */
-    dev_view_t captured;  /* dense copy of what the instruction writes, in dst's type */
-    uint8_t *data;        /* NULL: nothing captured, the instruction runs whole when it completes */
+    dev_cursor_t cursor; /* where the instruction stood: its views are made again at the write */
+    dev_view_t captured; /* dense copy of what the instruction writes, in dst's type */
+    uint8_t *data;       /* NULL: nothing captured, the instruction runs whole when it completes */
 };
 
 /* ---- dev_exec_mm.c: kernels of libxsmm ---- */
@@ -198,7 +212,7 @@ sim_status_t exec_mm_init(const dev_vec_level_t *level, sim_error_t *err) SIM_MU
 /* ---- dev_exec_int.c: the integer side of the vector engine ---- */
 typedef enum exec_int_fault { INT_OK, INT_DIVISION_BY_ZERO, INT_UNSUPPORTED } exec_int_fault_t;
 exec_int_fault_t exec_int_unary(vnpu_unary_t func, int64_t *dst, const int64_t *a, size_t n);
-exec_int_fault_t exec_int_binary(vnpu_binary_t func, int64_t *dst, const int64_t *a, const int64_t *b,
-                                 size_t n);
+exec_int_fault_t exec_int_binary(vnpu_binary_t func, int64_t *dst, const int64_t *a,
+                                 const int64_t *b, size_t n);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * Matrix products. f32: one FMA chain per element, k ascending through the whole accumulation, whoever computes it:
- * libxsmm's kernels continue the chain through C, so blocks in m, n and k do not change a bit. libxsmm is never given
- * N mod 64 in 1..16, where its AVX-512 kernels split the chain.
- *   bf16   pairs in the order k+1, k, subnormals flushed: both operands widened with k swapped in pairs, DAZ and FTZ on
- *   f16, f8 widened, then as f32
- *   i8, u8 exact: f32 products over blocks of k whose sums stay below 2^24, added in i32 (wrapping)
+ * Matrix products. f32: one FMA chain per element, k ascending through the whole accumulation,
+ * whoever computes it: libxsmm's kernels continue the chain through C, so blocks in m, n and k do
+ * not change a bit. libxsmm is never given N mod 64 in 1..16, where its AVX-512 kernels split the
+ * chain. bf16   pairs in the order k+1, k, subnormals flushed: both operands widened with k swapped
+ * in pairs, DAZ and FTZ on f16, f8 widened, then as f32 i8, u8 exact: f32 products over blocks of k
+ * whose sums stay below 2^24, added in i32 (wrapping)
  */
 #include "device/dev_exec_internal.h"
 
@@ -12,11 +12,11 @@
 #include <libxsmm.h>
 #include <string.h>
 
-#define BLOCK_M 128u
-#define BLOCK_N 256u
-#define BLOCK_K 256u
-#define FEW_ROWS 4u        /* up to here the in-order kernels win */
-#define INT_BLOCK_K 256u   /* 256 * 255 * 255 < 2^24 */
+#define BLOCK_M       128u
+#define BLOCK_N       256u
+#define BLOCK_K       256u
+#define FEW_ROWS      4u   /* up to here the in-order kernels win */
+#define INT_BLOCK_K   256u /* 256 * 255 * 255 < 2^24 */
 #define MXCSR_DAZ_FTZ 0x8040u
 
 /* A strided matrix in memory: element (r, c) at ptr[r * row + c * col]. */
@@ -54,8 +54,9 @@ static void one_block(const dev_vec_level_t *level, const block_t *at, size_t m,
     float alpha = 1.0f, beta = accumulate ? 1.0f : 0.0f;
     int flags = LIBXSMM_GEMM_FLAG_NONE, prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
     /* libxsmm is column-major: C' = B' A'. */
-    libxsmm_smmfunction kernel = libxsmm_smmdispatch((libxsmm_blasint)n, (libxsmm_blasint)m, (libxsmm_blasint)k,
-                                                     &ldb, &lda, &ldc, &alpha, &beta, &flags, &prefetch);
+    libxsmm_smmfunction kernel =
+        libxsmm_smmdispatch((libxsmm_blasint)n, (libxsmm_blasint)m, (libxsmm_blasint)k, &ldb, &lda,
+                            &ldc, &alpha, &beta, &flags, &prefetch);
     if (kernel) {
         kernel(at->b, at->a, at->c);
     } else {
@@ -88,7 +89,9 @@ static void mm_f32(const dev_vec_level_t *level, const block_t *at, size_t m, si
                 block_t part = {.c = at->c + (int64_t)i * at->ldc + (int64_t)j,
                                 .a = at->a + (int64_t)i * at->lda + (int64_t)p,
                                 .b = at->b + (int64_t)p * at->ldb + (int64_t)j,
-                                .lda = at->lda, .ldb = at->ldb, .ldc = at->ldc};
+                                .lda = at->lda,
+                                .ldb = at->ldb,
+                                .ldc = at->ldc};
                 size_t rows = m - i < BLOCK_M ? m - i : BLOCK_M;
                 one_block(level, &part, rows, columns, depth, accumulate || p > 0);
             }
@@ -100,12 +103,13 @@ static void mm_f32(const dev_vec_level_t *level, const block_t *at, size_t m, si
 /* ---- operands into row-major f32 ---- */
 
 static bool is_usable(const matrix_t *x, size_t rows, size_t cols) {
-    return x->dtype == VNPU_F32 && (x->col == 1 || cols == 1) && (rows == 1 || x->row >= (int64_t)cols) &&
-           (uintptr_t)x->ptr % sizeof(float) == 0;
+    return x->dtype == VNPU_F32 && (x->col == 1 || cols == 1) &&
+           (rows == 1 || x->row >= (int64_t)cols) && (uintptr_t)x->ptr % sizeof(float) == 0;
 }
 
 /* Row of `cols` elements, cols apart by x->col, into f32. */
-static void widen_row(const dev_vec_level_t *level, float *dst, const matrix_t *x, size_t row, size_t cols) {
+static void widen_row(const dev_vec_level_t *level, float *dst, const matrix_t *x, size_t row,
+                      size_t cols) {
     const uint8_t *src = x->ptr + (int64_t)row * x->row * x->bytes;
     if (x->col == 1 && (uintptr_t)src % x->bytes == 0) {
         level->to_f32[x->dtype](dst, src, cols);
@@ -117,19 +121,22 @@ static void widen_row(const dev_vec_level_t *level, float *dst, const matrix_t *
 }
 
 /* dst[rows][cols] = x, dense. */
-static void pack(const dev_vec_level_t *level, float *dst, const matrix_t *x, size_t rows, size_t cols) {
+static void pack(const dev_vec_level_t *level, float *dst, const matrix_t *x, size_t rows,
+                 size_t cols) {
     if (x->dtype == VNPU_F32 && x->row == 1 && (uintptr_t)x->ptr % sizeof(float) == 0) {
-        level->transpose4((uint32_t *)(void *)dst, (int64_t)cols, (const uint32_t *)(const void *)x->ptr, x->col,
-                          cols, rows);
+        level->transpose4((uint32_t *)(void *)dst, (int64_t)cols,
+                          (const uint32_t *)(const void *)x->ptr, x->col, cols, rows);
         return;
     }
-    for (size_t r = 0; r < rows; r++) widen_row(level, dst + r * cols, x, r, cols);
+    for (size_t r = 0; r < rows; r++)
+        widen_row(level, dst + r * cols, x, r, cols);
 }
 
-/* ---- a product of few rows with a transposed operand: panels that stay in the first-level caches ---- */
+/* ---- a product of few rows with a transposed operand: panels that stay in the first-level caches
+ * ---- */
 
-static void mm_few_rows(exec_worker_t *worker, const block_t *at, const matrix_t *b, size_t m, size_t n,
-                        size_t k, bool accumulate) {
+static void mm_few_rows(exec_worker_t *worker, const block_t *at, const matrix_t *b, size_t m,
+                        size_t n, size_t k, bool accumulate) {
     enum { PANEL_N = 64, PANEL_K = 128 };
     const dev_vec_level_t *level = worker->exec->level;
     float *panel = exec_scratch(worker, SCRATCH_B, PANEL_N * PANEL_K * sizeof(float));
@@ -140,17 +147,21 @@ static void mm_few_rows(exec_worker_t *worker, const block_t *at, const matrix_t
             matrix_t part = *b;
             part.ptr += ((int64_t)p * b->row + (int64_t)j * b->col) * b->bytes;
             pack(level, panel, &part, depth, columns);
-            level->mm(at->c + j, at->ldc, at->a + p, at->lda, panel, (int64_t)columns, m, columns, depth,
-                      accumulate || p > 0);
+            level->mm(at->c + j, at->ldc, at->a + p, at->lda, panel, (int64_t)columns, m, columns,
+                      depth, accumulate || p > 0);
         }
     }
 }
 
-static void mm_f32_any(exec_worker_t *worker, float *c, int64_t ldc, const matrix_t *a, const matrix_t *b,
-                       size_t m, size_t n, size_t k, bool accumulate) {
+static void mm_f32_any(exec_worker_t *worker, float *c, int64_t ldc, const matrix_t *a,
+                       const matrix_t *b, size_t m, size_t n, size_t k, bool accumulate) {
     const dev_vec_level_t *level = worker->exec->level;
-    block_t at = {.c = c, .ldc = ldc, .a = (const float *)(const void *)a->ptr, .lda = a->row,
-                  .b = (const float *)(const void *)b->ptr, .ldb = b->row};
+    block_t at = {.c = c,
+                  .ldc = ldc,
+                  .a = (const float *)(const void *)a->ptr,
+                  .lda = a->row,
+                  .b = (const float *)(const void *)b->ptr,
+                  .ldb = b->row};
     if (!is_usable(a, m, k)) {
         float *packed = exec_scratch(worker, SCRATCH_A, m * k * sizeof(float));
         pack(level, packed, a, m, k);
@@ -175,8 +186,8 @@ static void mm_f32_any(exec_worker_t *worker, float *c, int64_t ldc, const matri
 /* ---- bf16 ---- */
 
 /* a[m][k] with k swapped in pairs, an odd k padded by a zero: [m][even]. */
-static void pack_pairs_a(const dev_vec_level_t *level, float *dst, const matrix_t *a, size_t m, size_t k,
-                         size_t even) {
+static void pack_pairs_a(const dev_vec_level_t *level, float *dst, const matrix_t *a, size_t m,
+                         size_t k, size_t even) {
     for (size_t r = 0; r < m; r++) {
         float *row = dst + r * even;
         widen_row(level, row, a, r, k);
@@ -189,8 +200,8 @@ static void pack_pairs_a(const dev_vec_level_t *level, float *dst, const matrix_
     }
 }
 
-static void pack_pairs_b(const dev_vec_level_t *level, float *dst, const matrix_t *b, size_t k, size_t n,
-                         size_t even) {
+static void pack_pairs_b(const dev_vec_level_t *level, float *dst, const matrix_t *b, size_t k,
+                         size_t n, size_t even) {
     for (size_t p = 0; p < even; p++) {
         float *row = dst + (p ^ 1u) * n;
         if (p < k) {
@@ -201,15 +212,16 @@ static void pack_pairs_b(const dev_vec_level_t *level, float *dst, const matrix_
     }
 }
 
-static void mm_bf16(exec_worker_t *worker, float *c, int64_t ldc, const matrix_t *a, const matrix_t *b,
-                    size_t m, size_t n, size_t k, bool accumulate) {
+static void mm_bf16(exec_worker_t *worker, float *c, int64_t ldc, const matrix_t *a,
+                    const matrix_t *b, size_t m, size_t n, size_t k, bool accumulate) {
     const dev_vec_level_t *level = worker->exec->level;
     size_t even = k + k % 2;
     float *packed_a = exec_scratch(worker, SCRATCH_A, m * even * sizeof(float));
     float *packed_b = exec_scratch(worker, SCRATCH_B, even * n * sizeof(float));
     pack_pairs_a(level, packed_a, a, m, k, even);
     pack_pairs_b(level, packed_b, b, k, n, even);
-    block_t at = {.c = c, .ldc = ldc, .a = packed_a, .lda = (int64_t)even, .b = packed_b, .ldb = (int64_t)n};
+    block_t at = {
+        .c = c, .ldc = ldc, .a = packed_a, .lda = (int64_t)even, .b = packed_b, .ldb = (int64_t)n};
     unsigned saved = _mm_getcsr();
     _mm_setcsr(saved | MXCSR_DAZ_FTZ);
     mm_f32(level, &at, m, n, even, accumulate);
@@ -218,8 +230,8 @@ static void mm_bf16(exec_worker_t *worker, float *c, int64_t ldc, const matrix_t
 
 /* ---- i8, u8 ---- */
 
-static void mm_int(exec_worker_t *worker, int32_t *c, int64_t ldc, const matrix_t *a, const matrix_t *b,
-                   size_t m, size_t n, size_t k, bool accumulate) {
+static void mm_int(exec_worker_t *worker, int32_t *c, int64_t ldc, const matrix_t *a,
+                   const matrix_t *b, size_t m, size_t n, size_t k, bool accumulate) {
     const dev_vec_level_t *level = worker->exec->level;
     float *packed_a = exec_scratch(worker, SCRATCH_A, m * INT_BLOCK_K * sizeof(float));
     float *packed_b = exec_scratch(worker, SCRATCH_B, INT_BLOCK_K * n * sizeof(float));
@@ -231,7 +243,11 @@ static void mm_int(exec_worker_t *worker, int32_t *c, int64_t ldc, const matrix_
         part_b.ptr += (int64_t)p * b->row * b->bytes;
         pack(level, packed_a, &part_a, m, depth);
         pack(level, packed_b, &part_b, depth, n);
-        block_t at = {.c = sums, .ldc = (int64_t)n, .a = packed_a, .lda = (int64_t)depth, .b = packed_b,
+        block_t at = {.c = sums,
+                      .ldc = (int64_t)n,
+                      .a = packed_a,
+                      .lda = (int64_t)depth,
+                      .b = packed_b,
                       .ldb = (int64_t)n};
         mm_f32(level, &at, m, n, depth, false);
         bool adds = accumulate || p > 0;
@@ -246,8 +262,8 @@ static void mm_int(exec_worker_t *worker, int32_t *c, int64_t ldc, const matrix_
 
 /* ---- the instruction ---- */
 
-static void mm_plane(exec_worker_t *worker, void *c, int64_t ldc, const matrix_t *a, const matrix_t *b,
-                     size_t m, size_t n, size_t k, bool accumulate) {
+static void mm_plane(exec_worker_t *worker, void *c, int64_t ldc, const matrix_t *a,
+                     const matrix_t *b, size_t m, size_t n, size_t k, bool accumulate) {
     if (!dev_is_float(a->dtype)) {
         mm_int(worker, c, ldc, a, b, m, n, k, accumulate);
     } else if (a->dtype == VNPU_BF16 && b->dtype == VNPU_BF16) {
@@ -257,9 +273,11 @@ static void mm_plane(exec_worker_t *worker, void *c, int64_t ldc, const matrix_t
     }
 }
 
-/* Result rows of one product; strided or misaligned ones go through a dense copy. Elements are 4 bytes. */
-static void mm_strided(exec_worker_t *worker, uint8_t *c, int64_t row, int64_t col, const matrix_t *a,
-                       const matrix_t *b, size_t m, size_t n, size_t k, bool accumulate) {
+/* Result rows of one product; strided or misaligned ones go through a dense copy. Elements are 4
+ * bytes. */
+static void mm_strided(exec_worker_t *worker, uint8_t *c, int64_t row, int64_t col,
+                       const matrix_t *a, const matrix_t *b, size_t m, size_t n, size_t k,
+                       bool accumulate) {
     bool is_dense = (col == 1 || n == 1) && (m == 1 || row >= (int64_t)n) && (uintptr_t)c % 4 == 0;
     if (is_dense) {
         mm_plane(worker, c, m == 1 ? (int64_t)n : row, a, b, m, n, k, accumulate);
@@ -286,7 +304,8 @@ sim_status_t exec_mm(exec_instance_t *instance) {
     if (status != SIM_OK) return status;
     if (dst.view.count == 0) return SIM_OK;
     bool accumulate = dev_cursor_accumulates(instance->cursor, insn);
-    if (instance->exec->options.mode == DEV_EXEC_TIMING && dev_is_float(dst.view.dtype)) return SIM_OK;
+    if (instance->exec->options.mode == DEV_EXEC_TIMING && dev_is_float(dst.view.dtype))
+        return SIM_OK;
     static const uint8_t zero[4];
     if (a.view.count == 0) { /* k clipped to nothing: a sum of no products */
         if (!accumulate) exec_fill(&dst.view, dst.ptr, zero);
@@ -301,16 +320,22 @@ sim_status_t exec_mm(exec_instance_t *instance) {
     exec_walk_add(&walk, a.view.stride);
     exec_walk_merge(&walk, 0);
     uint32_t inner = walk.ndims - 1;
-    matrix_t left = {.dtype = a.view.dtype, .bytes = a.view.elem_bytes, .row = walk.stride[1][inner],
+    matrix_t left = {.dtype = a.view.dtype,
+                     .bytes = a.view.elem_bytes,
+                     .row = walk.stride[1][inner],
                      .col = a.view.stride[last]};
-    matrix_t right = {.ptr = b.ptr, .dtype = b.view.dtype, .bytes = b.view.elem_bytes, .row = b.view.stride[0],
+    matrix_t right = {.ptr = b.ptr,
+                      .dtype = b.view.dtype,
+                      .bytes = b.view.elem_bytes,
+                      .row = b.view.stride[0],
                       .col = b.view.stride[1]};
     uint64_t index[VNPU_MAX_DIMS] = {0};
     int64_t offset[WALK_MAX_OPS] = {0};
     do {
         left.ptr = a.ptr + offset[1] * a.view.elem_bytes;
-        mm_strided(instance->worker, dst.ptr + offset[0] * 4, walk.stride[0][inner], dst.view.stride[last], &left,
-                   &right, walk.size[inner], b.view.size[1], b.view.size[0], accumulate);
+        mm_strided(instance->worker, dst.ptr + offset[0] * 4, walk.stride[0][inner],
+                   dst.view.stride[last], &left, &right, walk.size[inner], b.view.size[1],
+                   b.view.size[0], accumulate);
     } while (exec_walk_step(&walk, inner, index, offset));
     return SIM_OK;
 }

@@ -9,7 +9,8 @@ void *exec_scratch(exec_worker_t *worker, int which, size_t bytes) {
         free(scratch->data);
         scratch->bytes = (bytes + 65535) / 65536 * 65536;
         scratch->data = aligned_alloc(64, scratch->bytes);
-        if (!scratch->data) sim_bug("executor", 0, "no host memory for %zu bytes of scratch", bytes);
+        if (!scratch->data)
+            sim_bug("executor", 0, "no host memory for %zu bytes of scratch", bytes);
     }
     return scratch->data;
 }
@@ -22,17 +23,18 @@ static sim_status_t check_core_memory(exec_instance_t *instance, const char *mem
                       (int64_t)low, (int64_t)high, memory, limit);
 }
 
-static sim_status_t translate_dram(exec_instance_t *instance, uint64_t low, uint64_t high, bool is_write,
-                                   const char *name, uint8_t **out_ptr) {
+static sim_status_t translate_dram(exec_instance_t *instance, uint64_t low, uint64_t high,
+                                   bool is_write, const char *name, uint8_t **out_ptr) {
     sim_error_t reason = {0};
-    *out_ptr = dev_memory_translate(instance->exec->memory, instance->owner, low, high - low, &reason);
+    *out_ptr =
+        dev_memory_translate(instance->exec->memory, instance->owner, low, high - low, &reason);
     if (*out_ptr) return SIM_OK;
     return exec_fault(instance, SIM_ERROR_ILLEGAL_ADDRESS, "%s: %s of %s", name,
                       is_write ? "write" : "read", reason.text);
 }
 
-sim_status_t exec_translate(exec_instance_t *instance, vnpu_space_t space, uint64_t low, uint64_t high,
-                            bool is_write, const char *name, uint8_t **out_ptr) {
+sim_status_t exec_translate(exec_instance_t *instance, vnpu_space_t space, uint64_t low,
+                            uint64_t high, bool is_write, const char *name, uint8_t **out_ptr) {
     const vnpu_program_header_t *header = &instance->program->header;
     sim_status_t status = SIM_OK;
     *out_ptr = NULL;
@@ -53,7 +55,8 @@ sim_status_t exec_translate(exec_instance_t *instance, vnpu_space_t space, uint6
         if (status == SIM_OK) *out_ptr = (uint8_t *)(uintptr_t)instance->launch->arg + low;
         return status;
     case VNPU_SPACE_IOTA: return SIM_OK;
-    case VNPU_SPACE_NONE: case VNPU_SPACE_COUNT: break;
+    case VNPU_SPACE_NONE:
+    case VNPU_SPACE_COUNT: break;
     }
     return exec_fault(instance, SIM_ERROR_ILLEGAL_INSTRUCTION, "%s: space %d", name, (int)space);
 }
@@ -85,15 +88,18 @@ sim_status_t exec_operand_make(exec_instance_t *instance, uint16_t ap, exec_acce
     operand->ptr = NULL;
     if (operand->view.count == 0 || operand->view.space == VNPU_SPACE_IOTA) return SIM_OK;
     dev_view_extent(&operand->view, &operand->low, &operand->high);
-    sim_status_t status = exec_translate(instance, operand->view.space, operand->low, operand->high, is_write,
-                                         operand_name(instance->insn, ap, is_write), &operand->ptr);
+    sim_status_t status =
+        exec_translate(instance, operand->view.space, operand->low, operand->high, is_write,
+                       operand_name(instance->insn, ap, is_write), &operand->ptr);
     if (status != SIM_OK) return status;
     operand->ptr += operand->view.base - operand->low;
-    if (instance->num_aliases && operand->view.space == VNPU_SPACE_SRAM) meet_aliases(instance, operand, access);
+    if (instance->num_aliases && operand->view.space == VNPU_SPACE_SRAM)
+        meet_aliases(instance, operand, access);
     return SIM_OK;
 }
 
 bool exec_is_unknown(const exec_instance_t *instance, const exec_operand_t *operand) {
-    if (instance->exec->options.mode != DEV_EXEC_TIMING || !dev_is_float(operand->view.dtype)) return false;
+    if (instance->exec->options.mode != DEV_EXEC_TIMING || !dev_is_float(operand->view.dtype))
+        return false;
     return operand->view.space != VNPU_SPACE_ARG && operand->view.space != VNPU_SPACE_IOTA;
 }

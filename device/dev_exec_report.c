@@ -8,7 +8,8 @@ static void queue_name(const exec_instance_t *instance, uint32_t queue, char tex
     dev_queue_name(&instance->program->queue[queue], text);
 }
 
-static uint32_t insn_index(const exec_instance_t *instance, uint32_t queue, const vnpu_insn_t *insn) {
+static uint32_t insn_index(const exec_instance_t *instance, uint32_t queue,
+                           const vnpu_insn_t *insn) {
     return (uint32_t)(insn - instance->program->insn) - instance->program->queue[queue].first;
 }
 
@@ -21,7 +22,8 @@ void exec_where(const exec_instance_t *instance, char *text, size_t bytes) {
                    instance->core, instance->index);
 }
 
-sim_status_t exec_fault(const exec_instance_t *instance, sim_status_t status, const char *format, ...) {
+sim_status_t exec_fault(const exec_instance_t *instance, sim_status_t status, const char *format,
+                        ...) {
     char where[192], what[700];
     va_list list;
     va_start(list, format);
@@ -32,7 +34,7 @@ sim_status_t exec_fault(const exec_instance_t *instance, sim_status_t status, co
 }
 
 typedef struct report {
-    char text[sizeof ((sim_error_t *)NULL)->text];
+    char text[sizeof((sim_error_t *)NULL)->text];
     size_t length;
 } report_t;
 
@@ -66,15 +68,16 @@ static void add_signalers(report_t *report, const exec_instance_t *instance, uin
         bool signals = false;
         for (uint32_t i = 0; i < section->count; i++) {
             const vnpu_insn_t *insn = &program->insn[section->first + i];
-            for (uint32_t s = 0; s < 2; s++) signals |= insn->signal[s].sem == sem && insn->signal[s].delta > 0;
+            for (uint32_t s = 0; s < 2; s++)
+                signals |= insn->signal[s].sem == sem && insn->signal[s].delta > 0;
         }
         if (!signals) continue;
         char name[16];
         queue_name(instance, q, name);
         const exec_queue_t *queue = &instance->queue[q];
-        const char *how = queue->state == QUEUE_ENDED        ? "ended"
+        const char *how = queue->state == QUEUE_ENDED ? "ended"
                           : still_signals(queue, sem) ? "blocked before its signal"
-                                                             : "blocked, past its last signal";
+                                                      : "blocked, past its last signal";
         add(report, "%s%s (%s)", has_any ? ", " : "; signalled by ", name, how);
         has_any = true;
     }
@@ -85,14 +88,18 @@ static void add_queue(report_t *report, const exec_instance_t *instance, uint32_
     const exec_queue_t *queue = &instance->queue[q];
     char name[16];
     queue_name(instance, q, name);
-    add(report, "\n  %s insn %u (line %u)", name, insn_index(instance, q, queue->insn), queue->insn->line);
+    add(report, "\n  %s insn %u (line %u)", name, insn_index(instance, q, queue->insn),
+        queue->insn->line);
     for (uint32_t l = 0; l < queue->cursor.depth; l++) {
-        add(report, "%s%u/%u", l ? ", " : " in loop ", queue->cursor.counter[l], queue->cursor.trips[l]);
+        add(report, "%s%u/%u", l ? ", " : " in loop ", queue->cursor.counter[l],
+            queue->cursor.trips[l]);
     }
     for (uint32_t w = 0; w < 2; w++) {
         vnpu_sem_wait_t wait = queue->insn->wait[w];
         if (wait.sem == VNPU_NO_SEM || instance->sem[wait.sem] >= wait.value) continue;
-        add(report, " waits for semaphore %u >= %u, it is %lld", wait.sem, wait.value,
+        char sem[80];
+        dev_semaphore_name(instance->program, wait.sem, sem);
+        add(report, " waits for semaphore %s >= %u, it is %lld", sem, wait.value,
             (long long)instance->sem[wait.sem]);
         add_signalers(report, instance, wait.sem);
     }

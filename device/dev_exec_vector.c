@@ -1,16 +1,17 @@
 /*
- * Vector instructions. The operands' dimensions are merged jointly; what is left is a plane (rows x columns) under up to
- * three outer dimensions. f32 operands are computed on in place; others pass through blocks in the first-level cache, as does
- * the f32 intermediate of two chained functions. Integer instructions pass through i64 blocks.
+ * Vector instructions. The operands' dimensions are merged jointly; what is left is a plane (rows x
+ * columns) under up to three outer dimensions. f32 operands are computed on in place; others pass
+ * through blocks in the first-level cache, as does the f32 intermediate of two chained functions.
+ * Integer instructions pass through i64 blocks.
  */
 #include "device/dev_exec_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 2048u      /* elements of a block */
+#define BLOCK      2048u /* elements of a block */
 #define BLOCK_ROWS 128u  /* rows of a block when rows are summed */
-#define MAX_SRC 3u
+#define MAX_SRC    3u
 
 /* Operands of the walk: 0 destination, 1..3 sources, 4 row results. */
 enum { OP_DST = 0, OP_SRC = 1, OP_ROWS = 4 };
@@ -19,8 +20,8 @@ typedef struct vector_operand {
     bool is_used, is_iota, is_aligned;
     vnpu_dtype_t dtype;
     uint32_t bytes;
-    uint8_t *ptr;   /* of the plane */
-    int64_t iota;   /* value of the plane's first element */
+    uint8_t *ptr;     /* of the plane */
+    int64_t iota;     /* value of the plane's first element */
     int64_t row, col; /* strides in elements */
 } vector_operand_t;
 
@@ -44,11 +45,12 @@ typedef struct vector_job {
 
 /* ---- loading and storing blocks ---- */
 
-static void load_row_f32(const vector_job_t *job, const vector_operand_t *op, float *dst, size_t row,
-                         size_t col, size_t cols) {
+static void load_row_f32(const vector_job_t *job, const vector_operand_t *op, float *dst,
+                         size_t row, size_t col, size_t cols) {
     int64_t at = (int64_t)row * op->row + (int64_t)col * op->col;
     if (op->is_iota) {
-        for (size_t c = 0; c < cols; c++) dst[c] = (float)(op->iota + at + (int64_t)c * op->col);
+        for (size_t c = 0; c < cols; c++)
+            dst[c] = (float)(op->iota + at + (int64_t)c * op->col);
         return;
     }
     const uint8_t *src = op->ptr + at * op->bytes;
@@ -56,14 +58,16 @@ static void load_row_f32(const vector_job_t *job, const vector_operand_t *op, fl
         job->level->to_f32[op->dtype](dst, src, cols);
         return;
     }
-    for (size_t c = 0; c < cols; c++) dst[c] = dev_load_f32(op->dtype, src + (int64_t)c * op->col * op->bytes);
+    for (size_t c = 0; c < cols; c++)
+        dst[c] = dev_load_f32(op->dtype, src + (int64_t)c * op->col * op->bytes);
 }
 
-static void load_row_i64(const vector_job_t *job, const vector_operand_t *op, int64_t *dst, size_t row,
-                         size_t col, size_t cols) {
+static void load_row_i64(const vector_job_t *job, const vector_operand_t *op, int64_t *dst,
+                         size_t row, size_t col, size_t cols) {
     int64_t at = (int64_t)row * op->row + (int64_t)col * op->col;
     if (op->is_iota) {
-        for (size_t c = 0; c < cols; c++) dst[c] = op->iota + at + (int64_t)c * op->col;
+        for (size_t c = 0; c < cols; c++)
+            dst[c] = op->iota + at + (int64_t)c * op->col;
         return;
     }
     const uint8_t *src = op->ptr + at * op->bytes;
@@ -71,45 +75,52 @@ static void load_row_i64(const vector_job_t *job, const vector_operand_t *op, in
         job->level->to_i64[op->dtype](dst, src, cols);
         return;
     }
-    for (size_t c = 0; c < cols; c++) dst[c] = dev_load_i64(op->dtype, src + (int64_t)c * op->col * op->bytes);
+    for (size_t c = 0; c < cols; c++)
+        dst[c] = dev_load_i64(op->dtype, src + (int64_t)c * op->col * op->bytes);
 }
 
 static bool is_direct(const vector_operand_t *op) {
     return op->dtype == VNPU_F32 && !op->is_iota && op->is_aligned;
 }
 
-/* The block [row, row + rows) x [col, col + cols) of a source. needs_columns: one value per row is spread out. */
-static dev_vec_src_t load_block(const vector_job_t *job, const vector_operand_t *op, float *temp, size_t row,
-                                size_t col, size_t rows, size_t cols, bool needs_columns) {
+/* The block [row, row + rows) x [col, col + cols) of a source. needs_columns: one value per row is
+ * spread out. */
+static dev_vec_src_t load_block(const vector_job_t *job, const vector_operand_t *op, float *temp,
+                                size_t row, size_t col, size_t rows, size_t cols,
+                                bool needs_columns) {
     bool is_scalar = op->col == 0 && !needs_columns;
     if (is_direct(op) && (op->col == 1 || is_scalar)) {
         const float *first = (const float *)(const void *)op->ptr;
-        return (dev_vec_src_t){first + (int64_t)row * op->row + (int64_t)col * op->col, op->row, is_scalar};
+        return (dev_vec_src_t){first + (int64_t)row * op->row + (int64_t)col * op->col, op->row,
+                               is_scalar};
     }
     size_t width = is_scalar ? 1 : cols;
     size_t height = op->row == 0 ? 1 : rows; /* one row for all */
-    for (size_t r = 0; r < height; r++) load_row_f32(job, op, temp + r * width, row + r, col, width);
+    for (size_t r = 0; r < height; r++)
+        load_row_f32(job, op, temp + r * width, row + r, col, width);
     return (dev_vec_src_t){temp, op->row == 0 ? 0 : (int64_t)width, is_scalar};
 }
 
-static void store_row_f32(const vector_job_t *job, const vector_operand_t *op, const float *src, size_t row,
-                          size_t col, size_t cols) {
+static void store_row_f32(const vector_job_t *job, const vector_operand_t *op, const float *src,
+                          size_t row, size_t col, size_t cols) {
     uint8_t *dst = op->ptr + ((int64_t)row * op->row + (int64_t)col * op->col) * op->bytes;
     if (op->col == 1 && op->is_aligned) {
         job->level->from_f32[op->dtype](dst, src, cols);
         return;
     }
-    for (size_t c = 0; c < cols; c++) dev_store_f32(op->dtype, dst + (int64_t)c * op->col * op->bytes, src[c]);
+    for (size_t c = 0; c < cols; c++)
+        dev_store_f32(op->dtype, dst + (int64_t)c * op->col * op->bytes, src[c]);
 }
 
-static void store_row_i64(const vector_job_t *job, const vector_operand_t *op, const int64_t *src, size_t row,
-                          size_t col, size_t cols) {
+static void store_row_i64(const vector_job_t *job, const vector_operand_t *op, const int64_t *src,
+                          size_t row, size_t col, size_t cols) {
     uint8_t *dst = op->ptr + ((int64_t)row * op->row + (int64_t)col * op->col) * op->bytes;
     if (op->col == 1 && op->is_aligned) {
         job->level->from_i64[op->dtype](dst, src, cols);
         return;
     }
-    for (size_t c = 0; c < cols; c++) dev_store_i64(op->dtype, dst + (int64_t)c * op->col * op->bytes, src[c]);
+    for (size_t c = 0; c < cols; c++)
+        dev_store_i64(op->dtype, dst + (int64_t)c * op->col * op->bytes, src[c]);
 }
 
 /* ---- row results ---- */
@@ -121,48 +132,55 @@ static uint8_t *row_result(const vector_job_t *job, size_t row) {
 
 static void rows_begin_f32(const vector_job_t *job, float *partial, size_t row, size_t rows) {
     const vector_operand_t *op = &job->plane[OP_ROWS];
-    float identity = dev_vec_identity(job->reduce);
-    for (size_t r = 0; r < rows; r++) {
-        const uint8_t *at = row_result(job, row + r);
-        for (size_t l = 0; l < VNPU_PARTIALS; l++) {
-            partial[r * VNPU_PARTIALS + l] =
-                job->continues ? dev_load_f32(op->dtype, at + (int64_t)l * job->lane * op->bytes) : identity;
-        }
+    if (!job->continues) {
+        float identity = dev_vec_identity(job->reduce);
+        for (size_t i = 0; i < rows * VNPU_PARTIALS; i++)
+            partial[i] = identity;
+        return;
+    }
+    for (size_t i = 0; i < rows * VNPU_PARTIALS; i++) {
+        const uint8_t *at = row_result(job, row + i / VNPU_PARTIALS);
+        partial[i] =
+            dev_load_f32(op->dtype, at + (int64_t)(i % VNPU_PARTIALS) * job->lane * op->bytes);
     }
 }
 
 static void rows_end_f32(const vector_job_t *job, const float *partial, size_t row, size_t rows) {
     const vector_operand_t *op = &job->plane[OP_ROWS];
-    for (size_t r = 0; r < rows; r++) {
-        uint8_t *at = row_result(job, row + r);
-        const float *from = partial + r * VNPU_PARTIALS;
-        if (!job->is_partial) {
-            dev_store_f32(op->dtype, at, dev_vec_fold(job->reduce, from));
-            continue;
+    if (job->is_partial) {
+        for (size_t i = 0; i < rows * VNPU_PARTIALS; i++) {
+            uint8_t *at = row_result(job, row + i / VNPU_PARTIALS);
+            dev_store_f32(op->dtype, at + (int64_t)(i % VNPU_PARTIALS) * job->lane * op->bytes,
+                          partial[i]);
         }
-        for (size_t l = 0; l < VNPU_PARTIALS; l++) {
-            dev_store_f32(op->dtype, at + (int64_t)l * job->lane * op->bytes, from[l]);
-        }
+        return;
     }
+    float result[BLOCK_ROWS];
+    job->level->fold(job->reduce, result, partial, rows);
+    for (size_t r = 0; r < rows; r++)
+        dev_store_f32(op->dtype, row_result(job, row + r), result[r]);
 }
 
 static void rows_begin_i64(const vector_job_t *job, int64_t partial[VNPU_PARTIALS], size_t row) {
     const vector_operand_t *op = &job->plane[OP_ROWS];
     for (size_t l = 0; l < VNPU_PARTIALS; l++) {
-        partial[l] = job->continues
-                         ? dev_load_i64(op->dtype, row_result(job, row) + (int64_t)l * job->lane * op->bytes)
-                         : dev_int_identity(job->reduce);
+        partial[l] =
+            job->continues
+                ? dev_load_i64(op->dtype, row_result(job, row) + (int64_t)l * job->lane * op->bytes)
+                : dev_int_identity(job->reduce);
     }
 }
 
-static void rows_end_i64(const vector_job_t *job, const int64_t partial[VNPU_PARTIALS], size_t row) {
+static void rows_end_i64(const vector_job_t *job, const int64_t partial[VNPU_PARTIALS],
+                         size_t row) {
     const vector_operand_t *op = &job->plane[OP_ROWS];
     if (!job->is_partial) {
         dev_store_i64(op->dtype, row_result(job, row), dev_int_fold(job->reduce, partial));
         return;
     }
     for (size_t l = 0; l < VNPU_PARTIALS; l++) {
-        dev_store_i64(op->dtype, row_result(job, row) + (int64_t)l * job->lane * op->bytes, partial[l]);
+        dev_store_i64(op->dtype, row_result(job, row) + (int64_t)l * job->lane * op->bytes,
+                      partial[l]);
     }
 }
 
@@ -183,11 +201,13 @@ static void reduce_i64(vnpu_reduce_t func, int64_t *partial, const int64_t *src,
 /* ---- f32 planes ---- */
 
 static void apply_binary(const vector_job_t *job, vnpu_binary_t func, bool is_reversed,
-                         const dev_vec_plane_t *plane, const dev_vec_src_t *a, const dev_vec_src_t *b) {
+                         const dev_vec_plane_t *plane, const dev_vec_src_t *a,
+                         const dev_vec_src_t *b) {
     job->level->binary[func](plane, is_reversed ? b : a, is_reversed ? a : b);
 }
 
-static void apply_f32(const vector_job_t *job, const dev_vec_plane_t *plane, const dev_vec_src_t *src) {
+static void apply_f32(const vector_job_t *job, const dev_vec_plane_t *plane,
+                      const dev_vec_src_t *src) {
     const vnpu_insn_t *insn = job->insn;
     if (insn->op == VNPU_OP_V_UNARY) {
         job->level->unary[insn->func](plane, &src[0], job->scaling);
@@ -211,14 +231,16 @@ static void block_f32(const vector_job_t *job, float *partial, size_t row, size_
     bool needs_columns = job->insn->op == VNPU_OP_V_UNARY || !job->has_dst;
     dev_vec_src_t src[MAX_SRC] = {0};
     for (uint32_t s = 0; s < job->num_src; s++) {
-        src[s] = load_block(job, &job->plane[OP_SRC + s], job->temp[s], row, col, rows, cols, needs_columns);
+        src[s] = load_block(job, &job->plane[OP_SRC + s], job->temp[s], row, col, rows, cols,
+                            needs_columns);
     }
     if (!job->has_dst) {
         job->level->reduce[job->reduce][job->map](partial, &src[0], rows, cols);
         return;
     }
     bool in_place = is_direct(dst) && dst->col == 1;
-    dev_vec_plane_t plane = {.dst = job->temp[4], .dst_stride = (int64_t)cols, .rows = rows, .cols = cols};
+    dev_vec_plane_t plane = {
+        .dst = job->temp[4], .dst_stride = (int64_t)cols, .rows = rows, .cols = cols};
     if (in_place) {
         plane.dst = (float *)(void *)dst->ptr + (int64_t)row * dst->row + (int64_t)col;
         plane.dst_stride = dst->row;
@@ -266,21 +288,25 @@ static sim_status_t plane_f32(const vector_job_t *job) {
 
 /* ---- i64 planes ---- */
 
-static exec_int_fault_t apply_i64(const vector_job_t *job, int64_t *dst, int64_t *const *src, size_t n) {
+static exec_int_fault_t apply_i64(const vector_job_t *job, int64_t *dst, int64_t *const *src,
+                                  size_t n) {
     const vnpu_insn_t *insn = job->insn;
     if (insn->op == VNPU_OP_V_UNARY) return exec_int_unary(insn->func, dst, src[0], n);
     if (insn->op == VNPU_OP_V_SELECT) {
-        for (size_t i = 0; i < n; i++) dst[i] = src[0][i] ? src[1][i] : src[2][i];
+        for (size_t i = 0; i < n; i++)
+            dst[i] = src[0][i] ? src[1][i] : src[2][i];
         return INT_OK;
     }
     bool swap = insn->flags & VNPU_F_REVERSE, swap2 = insn->flags & VNPU_F_REVERSE2;
-    exec_int_fault_t fault = exec_int_binary(insn->func, dst, src[swap ? 1 : 0], src[swap ? 0 : 1], n);
+    exec_int_fault_t fault =
+        exec_int_binary(insn->func, dst, src[swap ? 1 : 0], src[swap ? 0 : 1], n);
     if (fault != INT_OK || insn->func2 == VNPU_B_NONE) return fault;
     return exec_int_binary(insn->func2, dst, swap2 ? src[2] : dst, swap2 ? dst : src[2], n);
 }
 
 static exec_int_fault_t map_i64(const vector_job_t *job, int64_t *values, size_t n) {
-    static const vnpu_unary_t maps[DEV_MAP_COUNT] = {VNPU_U_COPY, VNPU_U_SQUARE, VNPU_U_ABS, VNPU_U_NE0};
+    static const vnpu_unary_t maps[DEV_MAP_COUNT] = {VNPU_U_COPY, VNPU_U_SQUARE, VNPU_U_ABS,
+                                                     VNPU_U_NE0};
     return exec_int_unary(maps[job->map], values, values, n);
 }
 
@@ -291,13 +317,15 @@ static sim_status_t fault_i64(const vector_job_t *job, exec_int_fault_t fault) {
         return exec_fault(job->instance, SIM_ERROR_ILLEGAL_INSTRUCTION, "integer division by zero");
     case INT_UNSUPPORTED: break;
     }
-    return exec_fault(job->instance, SIM_ERROR_ILLEGAL_INSTRUCTION, "function %u, %u does not exist for integers",
-                      job->insn->func, job->insn->func2);
+    return exec_fault(job->instance, SIM_ERROR_ILLEGAL_INSTRUCTION,
+                      "function %u, %u does not exist for integers", job->insn->func,
+                      job->insn->func2);
 }
 
 static sim_status_t plane_i64(const vector_job_t *job) {
     int64_t *src[MAX_SRC], *dst = (int64_t *)(void *)job->temp[4], partial[VNPU_PARTIALS];
-    for (uint32_t s = 0; s < MAX_SRC; s++) src[s] = (int64_t *)(void *)job->temp[s];
+    for (uint32_t s = 0; s < MAX_SRC; s++)
+        src[s] = (int64_t *)(void *)job->temp[s];
     for (size_t row = 0; row < job->rows; row++) {
         if (job->has_rows) rows_begin_i64(job, partial, row);
         for (size_t col = 0; col < job->cols; col += BLOCK) {
@@ -305,7 +333,8 @@ static sim_status_t plane_i64(const vector_job_t *job) {
             for (uint32_t s = 0; s < job->num_src; s++) {
                 load_row_i64(job, &job->plane[OP_SRC + s], src[s], row, col, n);
             }
-            exec_int_fault_t fault = job->has_dst ? apply_i64(job, dst, src, n) : map_i64(job, src[0], n);
+            exec_int_fault_t fault =
+                job->has_dst ? apply_i64(job, dst, src, n) : map_i64(job, src[0], n);
             if (fault != INT_OK) return fault_i64(job, fault);
             if (job->has_rows) reduce_i64(job->reduce, partial, job->has_dst ? dst : src[0], n);
             if (job->has_dst) store_row_i64(job, &job->plane[OP_DST], dst, row, col, n);
@@ -324,7 +353,8 @@ static void bind_plane(vector_job_t *job, uint32_t op, uint32_t slot, int64_t of
     plane->is_iota = view->space == VNPU_SPACE_IOTA;
     plane->dtype = view->dtype;
     plane->bytes = view->elem_bytes;
-    plane->ptr = job->operand[op].ptr ? job->operand[op].ptr + offset * (int64_t)view->elem_bytes : NULL;
+    plane->ptr =
+        job->operand[op].ptr ? job->operand[op].ptr + offset * (int64_t)view->elem_bytes : NULL;
     plane->iota = (int64_t)view->base + offset;
     plane->row = inner > 0 ? job->walk.stride[slot][inner - 1] : 0;
     plane->col = job->walk.stride[slot][inner];
@@ -352,7 +382,8 @@ static sim_status_t for_each_plane(vector_job_t *job) {
     return SIM_OK;
 }
 
-/* Joint dimensions: those of the destination or of the reduced source; row results have none of the innermost. */
+/* Joint dimensions: those of the destination or of the reduced source; row results have none of the
+ * innermost. */
 static void make_walk(vector_job_t *job) {
     const dev_view_t *shape = &job->operand[job->has_dst ? OP_DST : OP_SRC].view;
     exec_walk_t *walk = &job->walk;
@@ -362,7 +393,8 @@ static void make_walk(vector_job_t *job) {
     }
     if (job->has_rows) {
         int64_t stride[VNPU_MAX_DIMS] = {0};
-        for (uint32_t d = 0; d + 1 < shape->ndims; d++) stride[d] = job->operand[OP_ROWS].view.stride[d];
+        for (uint32_t d = 0; d + 1 < shape->ndims; d++)
+            stride[d] = job->operand[OP_ROWS].view.stride[d];
         exec_walk_add(walk, stride);
     }
     exec_walk_merge(walk, job->has_rows ? 1 : 0);
@@ -373,7 +405,8 @@ static void zero_operand(const exec_operand_t *operand) {
     exec_fill(&operand->view, operand->ptr, zero);
 }
 
-/* Timing mode: true when there is nothing to compute. Integers made of unknown floats become zero. */
+/* Timing mode: true when there is nothing to compute. Integers made of unknown floats become zero.
+ */
 static bool is_skipped(vector_job_t *job) {
     if (job->instance->exec->options.mode != DEV_EXEC_TIMING) return false;
     bool has_unknown = false, has_integer = false;
@@ -402,15 +435,18 @@ static sim_status_t check_function(const vector_job_t *job) {
     if (insn->op == VNPU_OP_V_UNARY) {
         exists = insn->func < VNPU_U_COUNT && job->level->unary[insn->func];
     } else {
-        exists = insn->func < VNPU_B_COUNT && job->level->binary[insn->func] && insn->func2 < VNPU_B_COUNT &&
+        exists = insn->func < VNPU_B_COUNT && job->level->binary[insn->func] &&
+                 insn->func2 < VNPU_B_COUNT &&
                  (insn->func2 == VNPU_B_NONE || job->level->binary[insn->func2]);
     }
     if (exists) return SIM_OK;
-    return exec_fault(job->instance, SIM_ERROR_ILLEGAL_INSTRUCTION, "function %u, %u does not exist for floats",
-                      insn->func, insn->func2);
+    return exec_fault(job->instance, SIM_ERROR_ILLEGAL_INSTRUCTION,
+                      "function %u, %u does not exist for floats", insn->func, insn->func2);
 }
 
-static exec_access_t rows_access(const vector_job_t *job) { return job->continues ? ACCESS_UPDATE : ACCESS_WRITE; }
+static exec_access_t rows_access(const vector_job_t *job) {
+    return job->continues ? ACCESS_UPDATE : ACCESS_WRITE;
+}
 
 static sim_status_t elementwise(vector_job_t *job) {
     const vnpu_insn_t *insn = job->insn;
@@ -464,13 +500,15 @@ sim_status_t exec_vector(exec_instance_t *instance) {
     job.map = DEV_MAP_COPY;
     job.scaling = NULL;
     job.lane = 0;
-    for (uint32_t op = 0; op < WALK_MAX_OPS; op++) job.plane[op].is_used = false;
+    for (uint32_t op = 0; op < WALK_MAX_OPS; op++)
+        job.plane[op].is_used = false;
     bool reduces = insn->op == VNPU_OP_V_REDUCE || insn->op == VNPU_OP_V_FOLD;
     job.is_partial = (insn->flags & VNPU_F_PARTIAL) && insn->op != VNPU_OP_V_FOLD;
     job.continues = job.is_partial && dev_cursor_accumulates(instance->cursor, insn);
     sim_status_t status = reduces ? reduction(&job) : elementwise(&job);
     if (status != SIM_OK) return status;
-    for (uint32_t t = 0; t < 5; t++) job.temp[t] = worker->vector_temp + t * BLOCK * 2;
+    for (uint32_t t = 0; t < 5; t++)
+        job.temp[t] = worker->vector_temp + t * BLOCK * 2;
     if (job.has_rows && job.is_partial) {
         const dev_view_t *view = &job.operand[OP_ROWS].view;
         job.lane = view->stride[view->ndims - 1];

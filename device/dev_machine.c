@@ -68,19 +68,23 @@ static sim_status_t check(const dev_machine_t *machine, sim_error_t *err) {
                              machine->sram_bytes, machine->acc_bytes);
     }
     bool has_product = false;
-    for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) has_product |= machine->matrix_rate[d].num != 0;
+    for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++)
+        has_product |= machine->matrix_rate[d].num != 0;
     if (!has_product) {
-        return sim_error_set(err, SIM_ERROR_CONFIG, "every matrix.rate is 0: the array computes nothing");
+        return sim_error_set(err, SIM_ERROR_CONFIG,
+                             "every matrix.rate is 0: the array computes nothing");
     }
     return SIM_OK;
 }
 
-sim_status_t dev_machine_init(dev_machine_t *machine, const sim_config_t *config, sim_error_t *err) {
+sim_status_t dev_machine_init(dev_machine_t *machine, const sim_config_t *config,
+                              sim_error_t *err) {
     *machine = (dev_machine_t){0};
     machine->cores = u32(config, "grid.cores");
     machine->workers = u32(config, "grid.workers");
     if (machine->workers == 0) machine->workers = machine->cores;
-    sim_status_t status = sim_clock_init(&machine->core_clock, sim_config_u64(config, "core.clock"));
+    sim_status_t status =
+        sim_clock_init(&machine->core_clock, sim_config_u64(config, "core.clock"));
     if (status == SIM_OK) status = sim_matrix_spec_from_config(config, &machine->matrix);
     if (status == SIM_OK) status = sim_vector_spec_from_config(config, &machine->vector);
     if (status == SIM_OK) status = sim_dma_spec_from_config(config, &machine->dma);

@@ -10,17 +10,21 @@
 #define HUGE_BYTES (2ull << 20)
 
 /*
- * Threads: allocation, free and translation from different threads exclude each other by a reader-writer lock, because the
- * executor's threads translate while another client's thread may allocate.
+ * Threads: allocation, free and translation from different threads exclude each other by a
+ * reader-writer lock, because the executor's threads translate while another client's thread may
+ * allocate.
  */
 typedef struct block {
-    uint64_t offset, bytes; /* rounded to DEV_MEMORY_ALIGN; blocks tile the whole range in address order */
-    uint64_t requested;     /* what the owner asked for: accesses beyond it are faults */
-    uint32_t owner;         /* 0: free */
-    bool is_dirty;          /* free block whose pages may be backed */
+    uint64_t offset,
+        bytes; /* rounded to DEV_MEMORY_ALIGN; blocks tile the whole range in address order */
+    uint64_t requested; /* what the owner asked for: accesses beyond it are faults */
+    uint32_t owner;     /* 0: free */
+    bool is_dirty;      /* free block whose pages may be backed */
 } block_t;
 
-typedef struct range { uint64_t low, high; } range_t; /* offsets */
+typedef struct range {
+    uint64_t low, high;
+} range_t; /* offsets */
 
 struct dev_memory {
     dev_backing_t backing;
@@ -57,7 +61,8 @@ static sim_status_t memory_map(dev_memory_t *memory, sim_error_t *err) {
     }
     memory->map = map;
     memory->base = memory->map + (HUGE_BYTES - (uintptr_t)map % HUGE_BYTES) % HUGE_BYTES;
-    /* Hints: the memory works without them. A timing-only memory is touched sparsely, where a huge page would cost. */
+    /* Hints: the memory works without them. A timing-only memory is touched sparsely, where a huge
+     * page would cost. */
     if (memory->backing == DEV_BACKING_FULL) (void)madvise(map, memory->map_bytes, MADV_HUGEPAGE);
     (void)madvise(map, memory->map_bytes, MADV_DONTFORK);
     (void)madvise(map, memory->map_bytes, MADV_DONTDUMP);
@@ -158,8 +163,8 @@ static sim_status_t alloc_locked(dev_memory_t *memory, uint32_t owner, uint64_t 
     size_t at = bytes > memory->total ? memory->blocks : best_fit(memory, rounded);
     if (at == memory->blocks) {
         return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY,
-                             "device memory: %" PRIu64 " bytes asked for, %" PRIu64
-                             " of %" PRIu64 " free, no free range is large enough",
+                             "device memory: %" PRIu64 " bytes asked for, %" PRIu64 " of %" PRIu64
+                             " free, no free range is large enough",
                              bytes, memory->total - memory->used, memory->total);
     }
     if (memory->used + rounded > memory->limit) {
@@ -230,8 +235,7 @@ sim_status_t dev_memory_free(dev_memory_t *memory, uint32_t owner, uint64_t addr
         status = sim_error_set(err, SIM_ERROR_INVALID_VALUE,
                                "free of 0x%" PRIx64 ": not allocated, or freed before", address);
     } else if (block->owner != owner || block->offset != offset) {
-        status = sim_error_set(err, SIM_ERROR_INVALID_VALUE,
-                               "free of 0x%" PRIx64 ": %s", address,
+        status = sim_error_set(err, SIM_ERROR_INVALID_VALUE, "free of 0x%" PRIx64 ": %s", address,
                                block->owner != owner ? "another client's memory"
                                                      : "inside an allocation, not its start");
     } else {
@@ -307,8 +311,8 @@ static void refuse(const dev_memory_t *memory, uint32_t owner, uint64_t address,
     if (nearest_block(memory, offset >= memory->total ? 0 : offset, &block)) {
         uint64_t start = DEV_MEMORY_BASE + block.offset;
         (void)snprintf(near, sizeof near,
-                       "nearest allocation [0x%" PRIx64 ", 0x%" PRIx64 ") of %" PRIu64 " bytes", start,
-                       start + block.requested, block.requested);
+                       "nearest allocation [0x%" PRIx64 ", 0x%" PRIx64 ") of %" PRIu64 " bytes",
+                       start, start + block.requested, block.requested);
     }
     sim_error_set(err, SIM_ERROR_ILLEGAL_ADDRESS, "[0x%" PRIx64 ", +%" PRIu64 " bytes): %s; %s",
                   address, bytes, reason, near);
@@ -337,7 +341,8 @@ bool dev_memory_find(const dev_memory_t *memory, uint64_t address, uint64_t *out
     uint64_t offset = address - DEV_MEMORY_BASE;
     *out_start = *out_bytes = 0;
     if (offset >= memory->total) return false;
-    pthread_rwlock_t *lock = (pthread_rwlock_t *)&memory->lock; /* the lock is not part of the value */
+    pthread_rwlock_t *lock =
+        (pthread_rwlock_t *)&memory->lock; /* the lock is not part of the value */
     pthread_rwlock_rdlock(lock);
     const block_t *block = &memory->block[block_of(memory, offset)];
     bool is_live = block->owner != 0 && offset - block->offset < block->requested;
@@ -378,8 +383,7 @@ static void ranges_insert(dev_memory_t *memory, size_t at, range_t range) {
         memory->unknown = grown;
         memory->unknown_room = room;
     }
-    memmove(memory->unknown + at + 1, memory->unknown + at,
-            (memory->unknowns - at) * sizeof range);
+    memmove(memory->unknown + at + 1, memory->unknown + at, (memory->unknowns - at) * sizeof range);
     memory->unknown[at] = range;
     memory->unknowns++;
 }

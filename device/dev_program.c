@@ -13,6 +13,14 @@ void dev_queue_name(const vnpu_queue_section_t *section, char text[16]) {
     snprintf(text, 16, "%s%u", kind ? kind : "queue?", (unsigned)section->index);
 }
 
+void dev_semaphore_name(const dev_program_t *program, uint32_t sem, char text[80]) {
+    const char *name = program->strings; /* arguments, then semaphores (device/vnpu_isa.h) */
+    for (uint32_t i = 0; program->header.strings_bytes > 0 && i < program->header.num_args + sem; i++)
+        name += strlen(name) + 1;
+    if (program->header.strings_bytes > 0) snprintf(text, 80, "%u (%.60s)", sem, name);
+    else snprintf(text, 80, "%u", sem);
+}
+
 bool dev_nest_range(const dev_nest_t *nest, const vnpu_insn_t *insn, uint32_t l, uint32_t *out_low,
                     uint32_t *out_high) {
     uint32_t last = nest->trips[l] - 1;

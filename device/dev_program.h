@@ -36,6 +36,8 @@ void dev_program_destroy(dev_program_t *program); /* NULL is fine */
 
 /* "dma0", "matrix0", ... of a queue section, into text[16]. */
 void dev_queue_name(const vnpu_queue_section_t *section, char text[16]);
+/* "3 (a_full)", or "3" where the image has no names, into text[80]. */
+void dev_semaphore_name(const dev_program_t *program, uint32_t sem, char text[80]);
 
 /* A launch, as the executor and the timing engine see it. All borrowed. */
 typedef struct dev_launch {

@@ -152,7 +152,15 @@ void timing_op_done(sim_engine_t *engine, sim_op_t *op) {
     timing_queue_t *queue = slot->queue;
     timing_core_t *core = queue->core;
     queue->outstanding--;
+    if (queue->newest == slot) queue->newest = NULL;
+    timing_slot_t *follower = slot->followers;
+    slot->followers = NULL;
     finish_slot(slot);
+    while (follower != NULL) {
+        timing_slot_t *next = follower->next_follower;
+        finish_slot(follower);
+        follower = next;
+    }
     if (queue->stage == TIMING_WAIT_FENCE && queue->outstanding == 0) queue_try(queue);
     core_check(core);
 }
@@ -197,6 +205,18 @@ static bool semaphores_ready(timing_queue_t *queue) {
     return true;
 }
 
+/* An instruction without work. One of the engine (its pattern was clipped away) keeps its place: what it signals says that
+ * everything before it is done. SYNC and the like signal at once. */
+static void complete_empty(timing_queue_t *queue, timing_slot_t *slot, bool is_engine_op) {
+    timing_slot_t *ahead = queue->newest;
+    if (!is_engine_op || ahead == NULL) {
+        finish_slot(slot);
+        return;
+    }
+    slot->next_follower = ahead->followers;
+    ahead->followers = slot;
+}
+
 static void queue_try(timing_queue_t *queue) {
     timing_core_t *core = queue->core;
     const vnpu_insn_t *insn = queue->insn;
@@ -224,10 +244,13 @@ static void queue_try(timing_queue_t *queue) {
     core->in_flight++;
     queue->in_unit++;
     queue->outstanding++;
-    if (!is_engine_op || !timing_submit(queue, slot)) {
+    bool is_submitted = is_engine_op && timing_submit(queue, slot);
+    if (is_submitted) {
+        queue->newest = slot;
+    } else {
         queue->in_unit--;
         queue->outstanding--;
-        finish_slot(slot);
+        complete_empty(queue, slot, is_engine_op);
     }
     queue_fetch(queue);
     core_check(core);
@@ -254,6 +277,7 @@ static void instance_start(sim_engine_t *engine, sim_event_t *event) {
         queue->row_lists = 0;
         queue->in_unit = 0;
         queue->outstanding = 0;
+        queue->newest = NULL;
         dev_cursor_init(&queue->cursor, program, queue->section);
     }
     for (uint32_t q = 0; q < core->num_queues; q++) queue_fetch(&core->queue[q]);
@@ -384,16 +408,17 @@ bool dev_record_equal(const dev_record_t *a, const dev_record_t *b, uint32_t eng
 static sim_status_t deadlocked(dev_timing_t *timing, sim_error_t *err) {
     char text[600];
     size_t used = 0;
-    for (uint32_t c = 0; c < timing->machine.cores && used < sizeof text - 120; c++) {
+    for (uint32_t c = 0; c < timing->machine.cores && used < sizeof text - 200; c++) {
         const timing_core_t *core = &timing->core[c];
         if (core->instance == INSTANCE_NONE) continue;
-        for (uint32_t q = 0; q < core->num_queues && used < sizeof text - 120; q++) {
+        for (uint32_t q = 0; q < core->num_queues && used < sizeof text - 200; q++) {
             const timing_queue_t *queue = &core->queue[q];
             if (queue->stage != TIMING_WAIT_SEM) continue;
-            char name[16];
+            char name[16], sem[80];
             dev_queue_name(queue->section, name);
-            used += (size_t)snprintf(text + used, sizeof text - used, "\n  core %u %s insn %u waits for semaphore %u (is %lld)", c, name,
-                                     (uint32_t)(queue->insn - timing->placed.program->insn), queue->waiting_sem,
+            dev_semaphore_name(timing->placed.program, queue->waiting_sem, sem);
+            used += (size_t)snprintf(text + used, sizeof text - used, "\n  core %u %s insn %u waits for semaphore %s, it is %lld", c,
+                                     name, (uint32_t)(queue->insn - timing->placed.program->insn), sem,
                                      (long long)core->sem[queue->waiting_sem]);
         }
     }

@@ -23,6 +23,8 @@ typedef struct timing_slot {
     } op;
     timing_queue_t *queue;
     struct timing_slot *next_free, *next_all;
+    struct timing_slot *followers; /* empty instructions behind this operation: they complete with it, newest first */
+    struct timing_slot *next_follower;
     sim_event_t signal_event;
     vnpu_sem_signal_t signal[2];
     uint64_t *row; /* gather addresses, grown as needed */
@@ -52,6 +54,7 @@ struct timing_queue {
     uint32_t in_unit;     /* operations between submit and end */
     uint32_t outstanding; /* between submit and done */
     timing_slot_t *free_slots, *all_slots;
+    timing_slot_t *newest; /* the operation submitted last, NULL when it is done */
     uint64_t row_lists;   /* gathers seen in this instance */
 };
 

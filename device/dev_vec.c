@@ -23,7 +23,9 @@ const dev_vec_level_t *dev_vec_choose(int isa_level) {
     }
 }
 
-float dev_vec_fmod(float a, float b) { return fmodf(a, b); } /* exact in IEEE arithmetic */
+float dev_vec_fmod(float a, float b) {
+    return fmodf(a, b);
+} /* exact in IEEE arithmetic */
 
 float dev_vec_remainder(float a, float b) {
     float mod = fmodf(a, b);
@@ -31,7 +33,8 @@ float dev_vec_remainder(float a, float b) {
     return mod;
 }
 
-/* As Python's float floor division: floor of the exact quotient, corrected for the rounding of a - mod. */
+/* As Python's float floor division: floor of the exact quotient, corrected for the rounding of a -
+ * mod. */
 float dev_vec_floordiv(float a, float b) {
     if (b == 0.0f) return a / b;
     float mod = fmodf(a, b);
@@ -66,16 +69,19 @@ static int64_t combine_int(vnpu_reduce_t func, int64_t a, int64_t b) {
 
 float dev_vec_fold(vnpu_reduce_t func, const float partial[VNPU_PARTIALS]) {
     float level[VNPU_PARTIALS / 2];
-    for (uint32_t l = 0; l < 8; l++) level[l] = combine(func, partial[l], partial[l + 8]);
+    for (uint32_t l = 0; l < 8; l++)
+        level[l] = combine(func, partial[l], partial[l + 8]);
     for (uint32_t half = 4; half >= 1; half /= 2) {
-        for (uint32_t l = 0; l < half; l++) level[l] = combine(func, level[l], level[l + half]);
+        for (uint32_t l = 0; l < half; l++)
+            level[l] = combine(func, level[l], level[l + half]);
     }
     return level[0];
 }
 
 int64_t dev_int_fold(vnpu_reduce_t func, const int64_t partial[VNPU_PARTIALS]) {
     int64_t result = partial[0]; /* associative: any order */
-    for (uint32_t l = 1; l < VNPU_PARTIALS; l++) result = combine_int(func, result, partial[l]);
+    for (uint32_t l = 1; l < VNPU_PARTIALS; l++)
+        result = combine_int(func, result, partial[l]);
     return result;
 }
 

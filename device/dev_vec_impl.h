@@ -1,7 +1,8 @@
 /*
- * The body of every level of vector kernels. The including file defines the vector type V of W lanes, the mask type M and
- * the primitives v_*, m_*; then one `DEV_VEC_LEVEL(name, isa)` makes the table. Each expression below is one fixed sequence
- * of IEEE operations per lane; fused operations are written as v_fma, nothing else is contracted (-ffp-contract=off).
+ * The body of every level of vector kernels. The including file defines the vector type V of W
+ * lanes, the mask type M and the primitives v_*, m_*; then one `DEV_VEC_LEVEL(name, isa)` makes the
+ * table. Each expression below is one fixed sequence of IEEE operations per lane; fused operations
+ * are written as v_fma, nothing else is contracted (-ffp-contract=off).
  */
 #ifndef DEV_VEC_IMPL_H
 #define DEV_VEC_IMPL_H
@@ -11,38 +12,98 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* ---- unary functions ---------------------------------------------------------------------------------------------------- */
+/* ---- unary functions
+ * ----------------------------------------------------------------------------------------------------
+ */
 
-INLINE V f_copy(V x) { return x; }
-INLINE V f_neg(V x) { return v_xor(x, v_set(-0.0f)); }
-INLINE V f_abs(V x) { return v_andnot(v_set(-0.0f), x); }
-INLINE V f_square(V x) { return v_mul(x, x); }
+INLINE V f_copy(V x) {
+    return x;
+}
+INLINE V f_neg(V x) {
+    return v_xor(x, v_set(-0.0f));
+}
+INLINE V f_abs(V x) {
+    return v_andnot(v_set(-0.0f), x);
+}
+INLINE V f_square(V x) {
+    return v_mul(x, x);
+}
 INLINE V f_sign(V x) {
     V zero = v_set(0.0f), one = v_set(1.0f);
     return v_blend(v_lt(zero, x), one, v_blend(v_lt(x, zero), v_set(-1.0f), zero));
 }
-INLINE V f_relu(V x) { return v_blend(v_le(x, v_set(0.0f)), v_set(0.0f), x); } /* NaN stays */
-INLINE V f_floor(V x) { return v_floor(x); }
-INLINE V f_ceil(V x) { return v_ceil(x); }
-INLINE V f_trunc(V x) { return v_trunc(x); }
-INLINE V f_round(V x) { return v_rint(x); }
-INLINE V f_recip(V x) { return v_div(v_set(1.0f), x); }
-INLINE V f_sqrt(V x) { return v_sqrt(x); }
-INLINE V f_rsqrt(V x) { return v_div(v_set(1.0f), v_sqrt(x)); }
-INLINE V f_exp(V x) { return v_sleef_exp(x); }
-INLINE V f_expm1(V x) { return v_sleef_expm1(x); }
-INLINE V f_log(V x) { return v_sleef_log(x); }
-INLINE V f_log1p(V x) { return v_sleef_log1p(x); }
-INLINE V f_sin(V x) { return v_sleef_sin(x); }
-INLINE V f_cos(V x) { return v_sleef_cos(x); }
-INLINE V f_tanh(V x) { return v_sleef_tanh(x); }
+INLINE V f_relu(V x) {
+    return v_blend(v_le(x, v_set(0.0f)), v_set(0.0f), x);
+} /* NaN stays */
+INLINE V f_floor(V x) {
+    return v_floor(x);
+}
+INLINE V f_ceil(V x) {
+    return v_ceil(x);
+}
+INLINE V f_trunc(V x) {
+    return v_trunc(x);
+}
+INLINE V f_round(V x) {
+    return v_rint(x);
+}
+INLINE V f_recip(V x) {
+    return v_div(v_set(1.0f), x);
+}
+INLINE V f_sqrt(V x) {
+    return v_sqrt(x);
+}
+INLINE V f_rsqrt(V x) {
+    return v_div(v_set(1.0f), v_sqrt(x));
+}
+
+/*
+ * exp, at most 0.92 ULP (all floats, against double): 2^n times a polynomial on |r| <= ln(2) / 2, a
+ * weighted minimax fit. Beyond the clamp the result is 0 or infinity; 2^n is applied with one
+ * rounding, so subnormal results are right too.
+ */
+INLINE V f_exp(V x) {
+    V c = v_smaller(v_set(90.0f), v_larger(v_set(-110.0f), x)); /* NaN stays */
+    V n = v_rint(v_mul(c, v_set(0x1.715476p+0f)));
+    V r = v_fma(n, v_set(-0x1.62e400p-1f), c); /* ln(2) in two parts */
+    r = v_fma(n, v_set(-0x1.7f7d1cp-20f), r);
+    V p = v_fma(v_set(0x1.6db410p-10f), r, v_set(0x1.123b46p-7f));
+    p = v_fma(p, r, v_set(0x1.55545ep-5f));
+    p = v_fma(p, r, v_set(0x1.55548ep-3f));
+    p = v_fma(p, r, v_set(0.5f));
+    p = v_fma(p, r, v_set(1.0f));
+    p = v_fma(p, r, v_set(1.0f));
+    return v_scale(p, n);
+}
+
+INLINE V f_expm1(V x) {
+    return v_sleef_expm1(x);
+}
+INLINE V f_log(V x) {
+    return v_sleef_log(x);
+}
+INLINE V f_log1p(V x) {
+    return v_sleef_log1p(x);
+}
+INLINE V f_sin(V x) {
+    return v_sleef_sin(x);
+}
+INLINE V f_cos(V x) {
+    return v_sleef_cos(x);
+}
+INLINE V f_tanh(V x) {
+    return v_sleef_tanh(x);
+}
 INLINE V f_sigmoid(V x) {
     V one = v_set(1.0f);
-    return v_div(one, v_add(one, v_sleef_exp(f_neg(x))));
+    return v_div(one, v_add(one, f_exp(f_neg(x))));
 }
-INLINE V f_silu(V x) { return v_div(x, v_add(v_set(1.0f), v_sleef_exp(f_neg(x)))); }
+INLINE V f_silu(V x) {
+    return v_div(x, v_add(v_set(1.0f), f_exp(f_neg(x))));
+}
 
-/* exp(-q) for 0 <= q <= 20: 2^n times a polynomial on |r| <= ln(2) / 2; relative error below 2e-7. */
+/* exp(-q) for 0 <= q <= 20: 2^n times a polynomial on |r| <= ln(2) / 2; relative error below 2e-7.
+ */
 INLINE V exp_negative(V q) {
     V n = v_rint(v_mul(q, v_set(-0x1.715476p+0f)));
     V r = v_fma(n, v_set(-0x1.62e400p-1f), f_neg(q)); /* ln(2) in two parts */
@@ -56,8 +117,9 @@ INLINE V exp_negative(V q) {
 }
 
 /*
- * erf, at most 1.02 ULP (all floats, against double). Below 15/16: x + x * S(x^2). Above: 1 - exp(-(t + t * L(t))), t
- * clamped to 4, where erf rounds to 1. S and L are minimax fits of erf(x) / x - 1 and -log(erfc(t)) / t - 1.
+ * erf, at most 1.02 ULP (all floats, against double). Below 15/16: x + x * S(x^2). Above: 1 -
+ * exp(-(t + t * L(t))), t clamped to 4, where erf rounds to 1. S and L are minimax fits of erf(x) /
+ * x - 1 and -log(erfc(t)) / t - 1.
  */
 INLINE V f_erf(V x) {
     V t = f_abs(x), s = v_mul(x, x);
@@ -68,7 +130,7 @@ INLINE V f_erf(V x) {
     a = v_fma(a, s, v_set(-0x1.812742p-2f));
     a = v_fma(a, s, v_set(0x1.06eba8p-3f));
     a = v_fma(a, x, x);
-    V u = v_blend(v_lt(v_set(4.0f), t), v_set(4.0f), t);
+    V u = v_smaller(v_set(4.0f), t);
     V b = v_fma(v_set(0x1.9aa0aep-17f), u, v_set(-0x1.5d0a62p-12f));
     b = v_fma(b, u, v_set(0x1.e2c946p-9f));
     b = v_fma(b, u, v_set(-0x1.86bbf8p-6f));
@@ -83,22 +145,37 @@ INLINE V f_gelu_erf(V x) {
     V half = v_mul(x, v_set(0.5f));
     return v_mul(half, v_add(v_set(1.0f), f_erf(v_mul(x, v_set(0x1.6a09e6p-1f)))));
 }
-/* x * sigmoid(2 u), u = sqrt(2 / pi) * (x + 0.044715 x^3): the same function as with tanh, one exponential. */
+/* x * sigmoid(2 u), u = sqrt(2 / pi) * (x + 0.044715 x^3): the same function as with tanh, one
+ * exponential. */
 INLINE V f_gelu_tanh(V x) {
     V cubic = v_mul(v_mul(x, x), x);
     V u = v_mul(v_set(-0x1.988454p+0f), v_fma(v_set(0.044715f), cubic, x)); /* -2 sqrt(2 / pi) */
-    return v_div(x, v_add(v_set(1.0f), v_sleef_exp(u)));
+    return v_div(x, v_add(v_set(1.0f), f_exp(u)));
 }
 INLINE V f_softplus(V x) {
-    return v_blend(v_lt(v_set(20.0f), x), x, v_sleef_log1p(v_sleef_exp(x)));
+    return v_blend(v_lt(v_set(20.0f), x), x, v_sleef_log1p(f_exp(x)));
 }
-INLINE V from_mask(M m) { return v_blend(m, v_set(1.0f), v_set(0.0f)); }
-INLINE V f_not(V x) { return from_mask(v_eq(x, v_set(0.0f))); }
-INLINE V f_ne0(V x) { return from_mask(m_not(v_eq(x, v_set(0.0f)))); }
-INLINE V f_isnan(V x) { return from_mask(m_not(v_eq(x, x))); }
-INLINE V f_isinf(V x) { return from_mask(v_eq(f_abs(x), v_set(__builtin_inff()))); }
-INLINE V f_isneginf(V x) { return from_mask(v_eq(x, v_set(-__builtin_inff()))); }
-INLINE V f_isposinf(V x) { return from_mask(v_eq(x, v_set(__builtin_inff()))); }
+INLINE V from_mask(M m) {
+    return v_blend(m, v_set(1.0f), v_set(0.0f));
+}
+INLINE V f_not(V x) {
+    return from_mask(v_eq(x, v_set(0.0f)));
+}
+INLINE V f_ne0(V x) {
+    return from_mask(m_not(v_eq(x, v_set(0.0f))));
+}
+INLINE V f_isnan(V x) {
+    return from_mask(m_not(v_eq(x, x)));
+}
+INLINE V f_isinf(V x) {
+    return from_mask(v_eq(f_abs(x), v_set(__builtin_inff())));
+}
+INLINE V f_isneginf(V x) {
+    return from_mask(v_eq(x, v_set(-__builtin_inff())));
+}
+INLINE V f_isposinf(V x) {
+    return from_mask(v_eq(x, v_set(__builtin_inff())));
+}
 
 INLINE void unary_loop(V (*f)(V), const dev_vec_plane_t *plane, const dev_vec_src_t *a,
                        bool is_scaled, const float *scale) {
@@ -129,40 +206,80 @@ INLINE void unary_loop(V (*f)(V), const dev_vec_plane_t *plane, const dev_vec_sr
         }                                                                                          \
     }
 
-UNARY(copy) UNARY(neg) UNARY(abs) UNARY(square) UNARY(sign) UNARY(relu) UNARY(floor) UNARY(ceil)
-UNARY(trunc) UNARY(round) UNARY(recip) UNARY(sqrt) UNARY(rsqrt) UNARY(exp) UNARY(expm1) UNARY(log)
-UNARY(log1p) UNARY(sin) UNARY(cos) UNARY(tanh) UNARY(sigmoid) UNARY(erf) UNARY(silu)
-UNARY(gelu_erf) UNARY(gelu_tanh) UNARY(softplus) UNARY(not) UNARY(ne0) UNARY(isnan) UNARY(isinf)
-UNARY(isneginf) UNARY(isposinf)
+UNARY(copy)
+UNARY(neg) UNARY(abs) UNARY(square) UNARY(sign) UNARY(relu) UNARY(floor) UNARY(ceil) UNARY(trunc)
+    UNARY(round) UNARY(recip) UNARY(sqrt) UNARY(rsqrt) UNARY(exp) UNARY(expm1) UNARY(log)
+        UNARY(log1p) UNARY(sin) UNARY(cos) UNARY(tanh) UNARY(sigmoid) UNARY(erf) UNARY(silu)
+            UNARY(gelu_erf) UNARY(gelu_tanh) UNARY(softplus) UNARY(not ) UNARY(ne0) UNARY(isnan)
+                UNARY(isinf) UNARY(isneginf) UNARY(isposinf)
 
-/* ---- binary functions --------------------------------------------------------------------------------------------------- */
+    /* ---- binary functions
+       ---------------------------------------------------------------------------------------------------
+     */
 
-INLINE V f_add(V a, V b) { return v_add(a, b); }
-INLINE V f_sub(V a, V b) { return v_sub(a, b); }
-INLINE V f_mul(V a, V b) { return v_mul(a, b); }
-INLINE V f_div(V a, V b) { return v_div(a, b); }
-INLINE M is_unordered(V a, V b) { return m_not(m_and(v_eq(a, a), v_eq(b, b))); }
+    INLINE V f_add(V a, V b) {
+    return v_add(a, b);
+}
+INLINE V f_sub(V a, V b) {
+    return v_sub(a, b);
+}
+INLINE V f_mul(V a, V b) {
+    return v_mul(a, b);
+}
+INLINE V f_div(V a, V b) {
+    return v_div(a, b);
+}
 INLINE V f_max(V a, V b) {
-    return v_blend(is_unordered(a, b), v_add(a, b), v_blend(v_lt(b, a), a, b));
+    return v_blend(v_unordered(a, b), v_add(a, b), v_larger(a, b));
 }
 INLINE V f_min(V a, V b) {
-    return v_blend(is_unordered(a, b), v_add(a, b), v_blend(v_lt(a, b), a, b));
+    return v_blend(v_unordered(a, b), v_add(a, b), v_smaller(a, b));
 }
-INLINE V f_pow(V a, V b) { return v_sleef_pow(a, b); }
-INLINE V f_atan2(V a, V b) { return v_sleef_atan2(a, b); }
-INLINE V f_fmod(V a, V b) { return v_each(dev_vec_fmod, a, b); }
-INLINE V f_remainder(V a, V b) { return v_each(dev_vec_remainder, a, b); }
-INLINE V f_floordiv(V a, V b) { return v_each(dev_vec_floordiv, a, b); }
-INLINE V f_eq(V a, V b) { return from_mask(v_eq(a, b)); }
-INLINE V f_ne(V a, V b) { return from_mask(m_not(v_eq(a, b))); }
-INLINE V f_lt(V a, V b) { return from_mask(v_lt(a, b)); }
-INLINE V f_le(V a, V b) { return from_mask(v_le(a, b)); }
-INLINE V f_gt(V a, V b) { return from_mask(v_lt(b, a)); }
-INLINE V f_ge(V a, V b) { return from_mask(v_le(b, a)); }
-INLINE M is_true(V a) { return m_not(v_eq(a, v_set(0.0f))); }
-INLINE V f_land(V a, V b) { return from_mask(m_and(is_true(a), is_true(b))); }
-INLINE V f_lor(V a, V b) { return from_mask(m_or(is_true(a), is_true(b))); }
-INLINE V f_lxor(V a, V b) { return from_mask(m_xor(is_true(a), is_true(b))); }
+INLINE V f_pow(V a, V b) {
+    return v_sleef_pow(a, b);
+}
+INLINE V f_atan2(V a, V b) {
+    return v_sleef_atan2(a, b);
+}
+INLINE V f_fmod(V a, V b) {
+    return v_each(dev_vec_fmod, a, b);
+}
+INLINE V f_remainder(V a, V b) {
+    return v_each(dev_vec_remainder, a, b);
+}
+INLINE V f_floordiv(V a, V b) {
+    return v_each(dev_vec_floordiv, a, b);
+}
+INLINE V f_eq(V a, V b) {
+    return from_mask(v_eq(a, b));
+}
+INLINE V f_ne(V a, V b) {
+    return from_mask(m_not(v_eq(a, b)));
+}
+INLINE V f_lt(V a, V b) {
+    return from_mask(v_lt(a, b));
+}
+INLINE V f_le(V a, V b) {
+    return from_mask(v_le(a, b));
+}
+INLINE V f_gt(V a, V b) {
+    return from_mask(v_lt(b, a));
+}
+INLINE V f_ge(V a, V b) {
+    return from_mask(v_le(b, a));
+}
+INLINE M is_true(V a) {
+    return m_not(v_eq(a, v_set(0.0f)));
+}
+INLINE V f_land(V a, V b) {
+    return from_mask(m_and(is_true(a), is_true(b)));
+}
+INLINE V f_lor(V a, V b) {
+    return from_mask(m_or(is_true(a), is_true(b)));
+}
+INLINE V f_lxor(V a, V b) {
+    return from_mask(m_xor(is_true(a), is_true(b)));
+}
 
 INLINE void binary_loop(V (*f)(V, V), const dev_vec_plane_t *plane, const dev_vec_src_t *a,
                         const dev_vec_src_t *b, bool a_scalar, bool b_scalar) {
@@ -177,7 +294,8 @@ INLINE void binary_loop(V (*f)(V, V), const dev_vec_plane_t *plane, const dev_ve
         }
         size_t rest = cols - whole;
         if (rest == 0) continue;
-        V v = f(a_scalar ? x0 : v_load_n(x + whole, rest), b_scalar ? y0 : v_load_n(y + whole, rest));
+        V v =
+            f(a_scalar ? x0 : v_load_n(x + whole, rest), b_scalar ? y0 : v_load_n(y + whole, rest));
         v_store_n(z + whole, v, rest);
     }
 }
@@ -198,12 +316,13 @@ INLINE void binary_loop(V (*f)(V, V), const dev_vec_plane_t *plane, const dev_ve
         }                                                                                          \
     }
 
-BINARY(add) BINARY(sub) BINARY(mul) BINARY(div) BINARY(max) BINARY(min) BINARY(pow) BINARY(fmod)
-BINARY(remainder) BINARY(floordiv) BINARY(atan2) BINARY(eq) BINARY(ne) BINARY(lt) BINARY(le)
-BINARY(gt) BINARY(ge) BINARY(land) BINARY(lor) BINARY(lxor)
+BINARY(add)
+BINARY(sub) BINARY(mul) BINARY(div) BINARY(max) BINARY(min) BINARY(pow) BINARY(fmod)
+    BINARY(remainder) BINARY(floordiv) BINARY(atan2) BINARY(eq) BINARY(ne) BINARY(lt) BINARY(le)
+        BINARY(gt) BINARY(ge) BINARY(land) BINARY(lor) BINARY(lxor)
 
-static void select_plane(const dev_vec_plane_t *plane, const dev_vec_src_t *condition,
-                         const dev_vec_src_t *a, const dev_vec_src_t *b) {
+            static void select_plane(const dev_vec_plane_t *plane, const dev_vec_src_t *condition,
+                                     const dev_vec_src_t *a, const dev_vec_src_t *b) {
     for (size_t r = 0; r < plane->rows; r++) {
         const float *q = condition->ptr + (int64_t)r * condition->row_stride;
         const float *x = a->ptr + (int64_t)r * a->row_stride;
@@ -219,16 +338,19 @@ static void select_plane(const dev_vec_plane_t *plane, const dev_vec_src_t *cond
     }
 }
 
-/* ---- reductions --------------------------------------------------------------------------------------------------------- */
+/* ---- reductions
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 #define GROUPS (VNPU_PARTIALS / W)
 
 /* `R` rows at once, so that their chains of additions overlap. */
-INLINE void reduce_rows(V (*f)(V, V), V (*map)(V), float *partial, const float *x, int64_t row_stride,
-                        size_t R, size_t cols) {
+INLINE void reduce_rows(V (*f)(V, V), V (*map)(V), float *partial, const float *x,
+                        int64_t row_stride, size_t R, size_t cols) {
     V acc[4][GROUPS];
     for (size_t r = 0; r < R; r++) {
-        for (size_t g = 0; g < GROUPS; g++) acc[r][g] = v_load(partial + r * VNPU_PARTIALS + g * W);
+        for (size_t g = 0; g < GROUPS; g++)
+            acc[r][g] = v_load(partial + r * VNPU_PARTIALS + g * W);
     }
     size_t whole = cols - cols % VNPU_PARTIALS;
     for (size_t c = 0; c < whole; c += VNPU_PARTIALS) {
@@ -247,7 +369,8 @@ INLINE void reduce_rows(V (*f)(V, V), V (*map)(V), float *partial, const float *
         }
     }
     for (size_t r = 0; r < R; r++) {
-        for (size_t g = 0; g < GROUPS; g++) v_store(partial + r * VNPU_PARTIALS + g * W, acc[r][g]);
+        for (size_t g = 0; g < GROUPS; g++)
+            v_store(partial + r * VNPU_PARTIALS + g * W, acc[r][g]);
     }
 }
 
@@ -269,62 +392,83 @@ INLINE void reduce_plane(V (*f)(V, V), V (*map)(V), float *partial, const dev_ve
                                       size_t cols) {                                               \
         reduce_plane(f_##func, f_##map, partial, a, rows, cols);                                   \
     }
-#define REDUCE_MAPS(func) REDUCE(func, copy) REDUCE(func, square) REDUCE(func, abs) REDUCE(func, ne0)
-REDUCE_MAPS(add) REDUCE_MAPS(max) REDUCE_MAPS(min) REDUCE_MAPS(mul)
+#define REDUCE_MAPS(func)                                                                          \
+    REDUCE(func, copy) REDUCE(func, square) REDUCE(func, abs) REDUCE(func, ne0)
+REDUCE_MAPS(add)
+REDUCE_MAPS(max) REDUCE_MAPS(min) REDUCE_MAPS(mul)
 
-/* ---- conversions -------------------------------------------------------------------------------------------------------- */
+/* ---- conversions
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 #define CONVERT(name, from, to, expression)                                                        \
     static void name(void *dst, const void *src, size_t n) {                                       \
         const from *restrict x = src;                                                              \
         to *restrict y = dst;                                                                      \
-        for (size_t i = 0; i < n; i++) y[i] = (expression);                                        \
+        for (size_t i = 0; i < n; i++)                                                             \
+            y[i] = (expression);                                                                   \
     }
 
-CONVERT(f32_f32, float, float, x[i])
-CONVERT(bf16_f32, uint16_t, float, dev_bf16_to_f32(x[i]))
-CONVERT(f8e4m3_f32, uint8_t, float, dev_f8e4m3_to_f32(x[i]))
-CONVERT(f8e5m2_f32, uint8_t, float, dev_f8e5m2_to_f32(x[i]))
-CONVERT(i8_f32, int8_t, float, (float)x[i])
-CONVERT(u8_f32, uint8_t, float, (float)x[i])
-CONVERT(i16_f32, int16_t, float, (float)x[i])
-CONVERT(i32_f32, int32_t, float, (float)x[i])
-CONVERT(i64_f32, int64_t, float, (float)x[i])
-CONVERT(bool_f32, uint8_t, float, (x[i] != 0 ? 1.0f : 0.0f))
-CONVERT(f32_bf16, float, uint16_t, dev_f32_to_bf16(x[i]))
-CONVERT(f32_f8e4m3, float, uint8_t, dev_f32_to_f8e4m3(x[i]))
-CONVERT(f32_f8e5m2, float, uint8_t, dev_f32_to_f8e5m2(x[i]))
-CONVERT(f32_i8, float, int8_t, (int8_t)dev_f32_to_small(x[i], -128.0f, 127.0f))
-CONVERT(f32_u8, float, uint8_t, (uint8_t)dev_f32_to_small(x[i], 0.0f, 255.0f))
-CONVERT(f32_i16, float, int16_t, (int16_t)dev_f32_to_small(x[i], -32768.0f, 32767.0f))
-CONVERT(f32_i32, float, int32_t, dev_f32_to_i32(x[i]))
-CONVERT(f32_i64, float, int64_t, dev_f32_to_i64(x[i]))
-CONVERT(f32_bool, float, uint8_t, (uint8_t)(x[i] != 0.0f))
+    CONVERT(f32_f32, float, float,
+            x[i]) CONVERT(bf16_f32, uint16_t, float,
+                          dev_bf16_to_f32(x[i])) CONVERT(f8e4m3_f32, uint8_t, float,
+                                                         dev_f8e4m3_to_f32(x[i]))
+        CONVERT(f8e5m2_f32, uint8_t, float, dev_f8e5m2_to_f32(x[i])) CONVERT(
+            i8_f32, int8_t, float, (float)x[i]) CONVERT(u8_f32, uint8_t, float,
+                                                        (float)x[i]) CONVERT(i16_f32, int16_t,
+                                                                             float, (float)x[i])
+            CONVERT(i32_f32, int32_t, float, (float)x[i]) CONVERT(
+                i64_f32, int64_t, float,
+                (float)x[i]) CONVERT(bool_f32, uint8_t, float, (x[i] != 0 ? 1.0f : 0.0f))
+                CONVERT(f32_bf16, float, uint16_t, dev_f32_to_bf16(x[i])) CONVERT(
+                    f32_f8e4m3,
+                    float,
+                    uint8_t, dev_f32_to_f8e4m3(x[i])) CONVERT(f32_f8e5m2, float, uint8_t,
+                                                              dev_f32_to_f8e5m2(x[i]))
+                    CONVERT(f32_i8, float, int8_t, (int8_t)dev_f32_to_small(x[i], -128.0f, 127.0f))
+                        CONVERT(f32_u8, float, uint8_t,
+                                (uint8_t)dev_f32_to_small(x[i], 0.0f, 255.0f))
+                            CONVERT(f32_i16, float, int16_t,
+                                    (int16_t)dev_f32_to_small(
+                                        x[i], -32768.0f,
+                                        32767.0f)) CONVERT(f32_i32, float, int32_t,
+                                                           dev_f32_to_i32(x[i]))
+                                CONVERT(f32_i64, float, int64_t, dev_f32_to_i64(x[i])) CONVERT(
+                                    f32_bool, float, uint8_t, (uint8_t)(x[i] != 0.0f))
 
-CONVERT(i8_i64, int8_t, int64_t, x[i])
-CONVERT(u8_i64, uint8_t, int64_t, x[i])
-CONVERT(i16_i64, int16_t, int64_t, x[i])
-CONVERT(i32_i64, int32_t, int64_t, x[i])
-CONVERT(i64_i64, int64_t, int64_t, x[i])
-CONVERT(bool_i64, uint8_t, int64_t, x[i] != 0)
-CONVERT(bf16_i64, uint16_t, int64_t, dev_f32_to_i64(dev_bf16_to_f32(x[i])))
-CONVERT(f16_i64, uint16_t, int64_t, dev_f32_to_i64(dev_f16_to_f32(x[i])))
-CONVERT(f8e4m3_i64, uint8_t, int64_t, dev_f32_to_i64(dev_f8e4m3_to_f32(x[i])))
-CONVERT(f8e5m2_i64, uint8_t, int64_t, dev_f32_to_i64(dev_f8e5m2_to_f32(x[i])))
-CONVERT(i64_i8, uint64_t, uint8_t, (uint8_t)x[i]) /* also u8: the bits are the same */
-CONVERT(i64_i16, uint64_t, uint16_t, (uint16_t)x[i])
-CONVERT(i64_i32, uint64_t, uint32_t, (uint32_t)x[i])
-CONVERT(i64_bool, int64_t, uint8_t, (uint8_t)(x[i] != 0))
-CONVERT(i64_bf16, int64_t, uint16_t, dev_f32_to_bf16((float)x[i]))
-CONVERT(i64_f16, int64_t, uint16_t, dev_f32_to_f16((float)x[i]))
-CONVERT(i64_f8e4m3, int64_t, uint8_t, dev_f32_to_f8e4m3((float)x[i]))
-CONVERT(i64_f8e5m2, int64_t, uint8_t, dev_f32_to_f8e5m2((float)x[i]))
+                                    CONVERT(i8_i64, int8_t, int64_t, x[i]) CONVERT(
+                                        u8_i64,
+                                        uint8_t, int64_t,
+                                        x[i]) CONVERT(i16_i64, int16_t, int64_t,
+                                                      x[i]) CONVERT(i32_i64, int32_t, int64_t, x[i])
+                                        CONVERT(i64_i64, int64_t, int64_t, x[i]) CONVERT(
+                                            bool_i64, uint8_t, int64_t,
+                                            x[i] !=
+                                                0) CONVERT(bf16_i64, uint16_t, int64_t,
+                                                           dev_f32_to_i64(dev_bf16_to_f32(x[i])))
+                                            CONVERT(f16_i64, uint16_t, int64_t,
+                                                    dev_f32_to_i64(dev_f16_to_f32(x[i])))
+                                                CONVERT(f8e4m3_i64, uint8_t, int64_t,
+                                                        dev_f32_to_i64(dev_f8e4m3_to_f32(x[i])))
+                                                    CONVERT(f8e5m2_i64, uint8_t, int64_t,
+                                                            dev_f32_to_i64(dev_f8e5m2_to_f32(x[i])))
+                                                        CONVERT(i64_i8, uint64_t, uint8_t,
+                                                                (uint8_t)x[i]) /* also u8: the bits
+                                                                                  are the same */
+    CONVERT(i64_i16, uint64_t, uint16_t, (uint16_t)x[i])
+        CONVERT(i64_i32, uint64_t, uint32_t, (uint32_t)x[i])
+            CONVERT(i64_bool, int64_t, uint8_t, (uint8_t)(x[i] != 0))
+                CONVERT(i64_bf16, int64_t, uint16_t, dev_f32_to_bf16((float)x[i]))
+                    CONVERT(i64_f16, int64_t, uint16_t, dev_f32_to_f16((float)x[i]))
+                        CONVERT(i64_f8e4m3, int64_t, uint8_t, dev_f32_to_f8e4m3((float)x[i]))
+                            CONVERT(i64_f8e5m2, int64_t, uint8_t, dev_f32_to_f8e5m2((float)x[i]))
 
-/* ---- matrix product with few rows or columns ---------------------------------------------------------------------------- */
+    /* ---- matrix product with few rows or columns
+       ---------------------------------------------------------------------------- */
 
-/* R rows by G vectors of columns (the last one of `last` lanes), all of k. */
-INLINE void mm_block(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,
-                     size_t R, size_t G, size_t last, size_t k, bool accumulate) {
+    /* R rows by G vectors of columns (the last one of `last` lanes), all of k. */
+    INLINE void mm_block(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
+                         int64_t ldb, size_t R, size_t G, size_t last, size_t k, bool accumulate) {
     V acc[4][4];
     for (size_t r = 0; r < R; r++) {
         for (size_t g = 0; g < G; g++) {
@@ -340,7 +484,8 @@ INLINE void mm_block(float *c, int64_t ldc, const float *a, int64_t lda, const f
         }
         for (size_t r = 0; r < R; r++) {
             V x = v_set(a[(int64_t)r * lda + (int64_t)i]);
-            for (size_t g = 0; g < G; g++) acc[r][g] = v_fma(x, y[g], acc[r][g]);
+            for (size_t g = 0; g < G; g++)
+                acc[r][g] = v_fma(x, y[g], acc[r][g]);
         }
     }
     for (size_t r = 0; r < R; r++) {
@@ -362,8 +507,8 @@ INLINE void mm_rows(float *c, int64_t ldc, const float *a, int64_t lda, const fl
     }
 }
 
-static void mm_small(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb,
-                     size_t m, size_t n, size_t k, bool accumulate) {
+static void mm_small(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
+                     int64_t ldb, size_t m, size_t n, size_t k, bool accumulate) {
     size_t i = 0;
     for (; i + 4 <= m; i += 4) {
         mm_rows(c + (int64_t)i * ldc, ldc, a + (int64_t)i * lda, lda, b, ldb, 4, n, k, accumulate);
@@ -373,7 +518,7 @@ static void mm_small(float *c, int64_t ldc, const float *a, int64_t lda, const f
     }
 }
 
-#define DEV_VEC_UNARY(code, name) [VNPU_U_##code] = unary_##name
+#define DEV_VEC_UNARY(code, name)  [VNPU_U_##code] = unary_##name
 #define DEV_VEC_BINARY(code, name) [VNPU_B_##code] = binary_##name
 #define DEV_VEC_REDUCE(code, func)                                                                 \
     [VNPU_R_##code] = {reduce_##func##_copy, reduce_##func##_square, reduce_##func##_abs,          \
@@ -381,50 +526,110 @@ static void mm_small(float *c, int64_t ldc, const float *a, int64_t lda, const f
 
 #define DEV_VEC_LEVEL(level, isa)                                                                  \
     const dev_vec_level_t dev_vec_##level = {                                                      \
-        .name = #level, .isa_level = isa,                                                          \
-        .unary = {DEV_VEC_UNARY(COPY, copy), DEV_VEC_UNARY(NEG, neg), DEV_VEC_UNARY(ABS, abs),     \
-                  DEV_VEC_UNARY(SQUARE, square), DEV_VEC_UNARY(SIGN, sign),                        \
-                  DEV_VEC_UNARY(RELU, relu), DEV_VEC_UNARY(FLOOR, floor),                          \
-                  DEV_VEC_UNARY(CEIL, ceil), DEV_VEC_UNARY(TRUNC, trunc),                          \
-                  DEV_VEC_UNARY(ROUND, round), DEV_VEC_UNARY(RECIP, recip),                        \
-                  DEV_VEC_UNARY(SQRT, sqrt), DEV_VEC_UNARY(RSQRT, rsqrt),                          \
-                  DEV_VEC_UNARY(EXP, exp), DEV_VEC_UNARY(EXPM1, expm1), DEV_VEC_UNARY(LOG, log),   \
-                  DEV_VEC_UNARY(LOG1P, log1p), DEV_VEC_UNARY(SIN, sin), DEV_VEC_UNARY(COS, cos),   \
-                  DEV_VEC_UNARY(TANH, tanh), DEV_VEC_UNARY(SIGMOID, sigmoid),                      \
-                  DEV_VEC_UNARY(ERF, erf), DEV_VEC_UNARY(SILU, silu),                              \
-                  DEV_VEC_UNARY(GELU_ERF, gelu_erf), DEV_VEC_UNARY(GELU_TANH, gelu_tanh),          \
-                  DEV_VEC_UNARY(SOFTPLUS, softplus), DEV_VEC_UNARY(NOT, not),                      \
-                  DEV_VEC_UNARY(NE0, ne0), DEV_VEC_UNARY(ISNAN, isnan),                            \
-                  DEV_VEC_UNARY(ISINF, isinf), DEV_VEC_UNARY(ISNEGINF, isneginf),                  \
+        .name = #level,                                                                            \
+        .isa_level = isa,                                                                          \
+        .unary = {DEV_VEC_UNARY(COPY, copy),                                                       \
+                  DEV_VEC_UNARY(NEG, neg),                                                         \
+                  DEV_VEC_UNARY(ABS, abs),                                                         \
+                  DEV_VEC_UNARY(SQUARE, square),                                                   \
+                  DEV_VEC_UNARY(SIGN, sign),                                                       \
+                  DEV_VEC_UNARY(RELU, relu),                                                       \
+                  DEV_VEC_UNARY(FLOOR, floor),                                                     \
+                  DEV_VEC_UNARY(CEIL, ceil),                                                       \
+                  DEV_VEC_UNARY(TRUNC, trunc),                                                     \
+                  DEV_VEC_UNARY(ROUND, round),                                                     \
+                  DEV_VEC_UNARY(RECIP, recip),                                                     \
+                  DEV_VEC_UNARY(SQRT, sqrt),                                                       \
+                  DEV_VEC_UNARY(RSQRT, rsqrt),                                                     \
+                  DEV_VEC_UNARY(EXP, exp),                                                         \
+                  DEV_VEC_UNARY(EXPM1, expm1),                                                     \
+                  DEV_VEC_UNARY(LOG, log),                                                         \
+                  DEV_VEC_UNARY(LOG1P, log1p),                                                     \
+                  DEV_VEC_UNARY(SIN, sin),                                                         \
+                  DEV_VEC_UNARY(COS, cos),                                                         \
+                  DEV_VEC_UNARY(TANH, tanh),                                                       \
+                  DEV_VEC_UNARY(SIGMOID, sigmoid),                                                 \
+                  DEV_VEC_UNARY(ERF, erf),                                                         \
+                  DEV_VEC_UNARY(SILU, silu),                                                       \
+                  DEV_VEC_UNARY(GELU_ERF, gelu_erf),                                               \
+                  DEV_VEC_UNARY(GELU_TANH, gelu_tanh),                                             \
+                  DEV_VEC_UNARY(SOFTPLUS, softplus),                                               \
+                  DEV_VEC_UNARY(NOT, not ),                                                        \
+                  DEV_VEC_UNARY(NE0, ne0),                                                         \
+                  DEV_VEC_UNARY(ISNAN, isnan),                                                     \
+                  DEV_VEC_UNARY(ISINF, isinf),                                                     \
+                  DEV_VEC_UNARY(ISNEGINF, isneginf),                                               \
                   DEV_VEC_UNARY(ISPOSINF, isposinf)},                                              \
-        .binary = {DEV_VEC_BINARY(ADD, add), DEV_VEC_BINARY(SUB, sub), DEV_VEC_BINARY(MUL, mul),   \
-                   DEV_VEC_BINARY(DIV, div), DEV_VEC_BINARY(MAX, max), DEV_VEC_BINARY(MIN, min),   \
-                   DEV_VEC_BINARY(POW, pow), DEV_VEC_BINARY(FMOD, fmod),                           \
-                   DEV_VEC_BINARY(REMAINDER, remainder), DEV_VEC_BINARY(FLOORDIV, floordiv),       \
-                   DEV_VEC_BINARY(ATAN2, atan2), DEV_VEC_BINARY(EQ, eq), DEV_VEC_BINARY(NE, ne),   \
-                   DEV_VEC_BINARY(LT, lt), DEV_VEC_BINARY(LE, le), DEV_VEC_BINARY(GT, gt),         \
-                   DEV_VEC_BINARY(GE, ge), DEV_VEC_BINARY(LAND, land), DEV_VEC_BINARY(LOR, lor),   \
+        .binary = {DEV_VEC_BINARY(ADD, add),                                                       \
+                   DEV_VEC_BINARY(SUB, sub),                                                       \
+                   DEV_VEC_BINARY(MUL, mul),                                                       \
+                   DEV_VEC_BINARY(DIV, div),                                                       \
+                   DEV_VEC_BINARY(MAX, max),                                                       \
+                   DEV_VEC_BINARY(MIN, min),                                                       \
+                   DEV_VEC_BINARY(POW, pow),                                                       \
+                   DEV_VEC_BINARY(FMOD, fmod),                                                     \
+                   DEV_VEC_BINARY(REMAINDER, remainder),                                           \
+                   DEV_VEC_BINARY(FLOORDIV, floordiv),                                             \
+                   DEV_VEC_BINARY(ATAN2, atan2),                                                   \
+                   DEV_VEC_BINARY(EQ, eq),                                                         \
+                   DEV_VEC_BINARY(NE, ne),                                                         \
+                   DEV_VEC_BINARY(LT, lt),                                                         \
+                   DEV_VEC_BINARY(LE, le),                                                         \
+                   DEV_VEC_BINARY(GT, gt),                                                         \
+                   DEV_VEC_BINARY(GE, ge),                                                         \
+                   DEV_VEC_BINARY(LAND, land),                                                     \
+                   DEV_VEC_BINARY(LOR, lor),                                                       \
                    DEV_VEC_BINARY(LXOR, lxor)},                                                    \
         .reduce = {DEV_VEC_REDUCE(ADD, add), DEV_VEC_REDUCE(MAX, max), DEV_VEC_REDUCE(MIN, min),   \
                    DEV_VEC_REDUCE(MUL, mul)},                                                      \
+        .fold = fold_rows,                                                                         \
         .select = select_plane,                                                                    \
-        .to_f32 = {[VNPU_F32] = f32_f32, [VNPU_BF16] = bf16_f32, [VNPU_F16] = f16_f32,             \
-                   [VNPU_F8E4M3] = f8e4m3_f32, [VNPU_F8E5M2] = f8e5m2_f32, [VNPU_I8] = i8_f32,     \
-                   [VNPU_U8] = u8_f32, [VNPU_I16] = i16_f32, [VNPU_I32] = i32_f32,                 \
-                   [VNPU_I64] = i64_f32, [VNPU_BOOL] = bool_f32},                                  \
-        .from_f32 = {[VNPU_F32] = f32_f32, [VNPU_BF16] = f32_bf16, [VNPU_F16] = f32_f16,           \
-                     [VNPU_F8E4M3] = f32_f8e4m3, [VNPU_F8E5M2] = f32_f8e5m2, [VNPU_I8] = f32_i8,   \
-                     [VNPU_U8] = f32_u8, [VNPU_I16] = f32_i16, [VNPU_I32] = f32_i32,               \
-                     [VNPU_I64] = f32_i64, [VNPU_BOOL] = f32_bool},                                \
-        .to_i64 = {[VNPU_F32] = f32_i64, [VNPU_BF16] = bf16_i64, [VNPU_F16] = f16_i64,             \
-                   [VNPU_F8E4M3] = f8e4m3_i64, [VNPU_F8E5M2] = f8e5m2_i64, [VNPU_I8] = i8_i64,     \
-                   [VNPU_U8] = u8_i64, [VNPU_I16] = i16_i64, [VNPU_I32] = i32_i64,                 \
-                   [VNPU_I64] = i64_i64, [VNPU_BOOL] = bool_i64},                                  \
-        .from_i64 = {[VNPU_F32] = i64_f32, [VNPU_BF16] = i64_bf16, [VNPU_F16] = i64_f16,           \
-                     [VNPU_F8E4M3] = i64_f8e4m3, [VNPU_F8E5M2] = i64_f8e5m2, [VNPU_I8] = i64_i8,   \
-                     [VNPU_U8] = i64_i8, [VNPU_I16] = i64_i16, [VNPU_I32] = i64_i32,               \
-                     [VNPU_I64] = i64_i64, [VNPU_BOOL] = i64_bool},                                \
+        .to_f32 = {[VNPU_F32] = f32_f32,                                                           \
+                   [VNPU_BF16] = bf16_f32,                                                         \
+                   [VNPU_F16] = f16_f32,                                                           \
+                   [VNPU_F8E4M3] = f8e4m3_f32,                                                     \
+                   [VNPU_F8E5M2] = f8e5m2_f32,                                                     \
+                   [VNPU_I8] = i8_f32,                                                             \
+                   [VNPU_U8] = u8_f32,                                                             \
+                   [VNPU_I16] = i16_f32,                                                           \
+                   [VNPU_I32] = i32_f32,                                                           \
+                   [VNPU_I64] = i64_f32,                                                           \
+                   [VNPU_BOOL] = bool_f32},                                                        \
+        .from_f32 = {[VNPU_F32] = f32_f32,                                                         \
+                     [VNPU_BF16] = f32_bf16,                                                       \
+                     [VNPU_F16] = f32_f16,                                                         \
+                     [VNPU_F8E4M3] = f32_f8e4m3,                                                   \
+                     [VNPU_F8E5M2] = f32_f8e5m2,                                                   \
+                     [VNPU_I8] = f32_i8,                                                           \
+                     [VNPU_U8] = f32_u8,                                                           \
+                     [VNPU_I16] = f32_i16,                                                         \
+                     [VNPU_I32] = f32_i32,                                                         \
+                     [VNPU_I64] = f32_i64,                                                         \
+                     [VNPU_BOOL] = f32_bool},                                                      \
+        .to_i64 = {[VNPU_F32] = f32_i64,                                                           \
+                   [VNPU_BF16] = bf16_i64,                                                         \
+                   [VNPU_F16] = f16_i64,                                                           \
+                   [VNPU_F8E4M3] = f8e4m3_i64,                                                     \
+                   [VNPU_F8E5M2] = f8e5m2_i64,                                                     \
+                   [VNPU_I8] = i8_i64,                                                             \
+                   [VNPU_U8] = u8_i64,                                                             \
+                   [VNPU_I16] = i16_i64,                                                           \
+                   [VNPU_I32] = i32_i64,                                                           \
+                   [VNPU_I64] = i64_i64,                                                           \
+                   [VNPU_BOOL] = bool_i64},                                                        \
+        .from_i64 = {[VNPU_F32] = i64_f32,                                                         \
+                     [VNPU_BF16] = i64_bf16,                                                       \
+                     [VNPU_F16] = i64_f16,                                                         \
+                     [VNPU_F8E4M3] = i64_f8e4m3,                                                   \
+                     [VNPU_F8E5M2] = i64_f8e5m2,                                                   \
+                     [VNPU_I8] = i64_i8,                                                           \
+                     [VNPU_U8] = i64_i8,                                                           \
+                     [VNPU_I16] = i64_i16,                                                         \
+                     [VNPU_I32] = i64_i32,                                                         \
+                     [VNPU_I64] = i64_i64,                                                         \
+                     [VNPU_BOOL] = i64_bool},                                                      \
         .mm = mm_small,                                                                            \
+        .stream = stream_bytes,                                                                    \
         .transpose4 = transpose_words,                                                             \
     }
 

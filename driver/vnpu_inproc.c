@@ -11,6 +11,14 @@
 
 #include "driver/vnpu_internal.h"
 
+/* The device library takes SLEEF's functions from the SLEEF that it was built with, although libtorch_cpu exports some
+ * 2000 names of another version whose bits differ. Sanitizers refuse the flag. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define OWN_SYMBOLS_FIRST 0
+#else
+#define OWN_SYMBOLS_FIRST RTLD_DEEPBIND
+#endif
+
 #define PAGE_BYTES 4096u
 
 extern char **environ;
@@ -27,7 +35,7 @@ static vnpu_status_t load_library(vnpu__device_t *device) {
     }
     /* NODELETE: libraries behind it put strings of their own into the environment, which outlive a
      * close. */
-    device->library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    device->library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | OWN_SYMBOLS_FIRST);
     if (device->library == NULL) {
         return vnpu__fail(VNPU_ERROR_NOT_FOUND, "VNPU_TRANSPORT=inproc: %s", dlerror());
     }

@@ -268,6 +268,8 @@ vnpu_status_t kern_attention(kern_context_t *context, vnpu_stream_t stream,
     for (int i = 0; i < 6; i++) {
         if (i >= 4 && t[i]->address == 0) continue;
         vnpu_status_t status = kern_check_tensor(context, "attention", name[i], t[i]);
+        if (status == VNPU_OK && (i == 0 || i == 5))
+            status = kern_check_output(context, "attention", t[i]);
         if (status != VNPU_OK) return status;
     }
     if (call->q.ndims != 4 || call->k.ndims != 4)

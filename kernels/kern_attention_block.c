@@ -276,7 +276,7 @@ static void emit_products(const coder_t *c) {
     }
     vnpu_insn_t *wait = kern_emit(c->b, KERN_MATRIX, VNPU_OP_SYNC);
     kern_wait(wait, c->v_full, 1);
-    wait->first_only = c->head_level == VNPU_NO_LOOP ? 0 : (uint8_t)(1u << c->head_level);
+    wait->first_only = (uint8_t)(c->head_level == VNPU_NO_LOOP ? 0u : 1u << c->head_level);
     for (uint32_t g = 0; g < c->plan->lanes; g++) {
         vnpu_insn_t *insn = kern_emit(c->b, KERN_MATRIX, VNPU_OP_MM);
         insn->src[0] = put(

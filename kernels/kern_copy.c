@@ -210,7 +210,7 @@ static vnpu_status_t copy_by_vector(kern_context_t *context, vnpu_stream_t strea
 
 vnpu_status_t kern_copy(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
                         const kern_tensor_t *in) {
-    vnpu_status_t status = kern_check_tensor(context, "copy", "out", out);
+    vnpu_status_t status = kern_check_output(context, "copy", out);
     if (status == VNPU_OK) status = kern_check_tensor(context, "copy", "in", in);
     if (status != VNPU_OK) return status;
     if (!kern_same_sizes(out, in)) {
@@ -267,7 +267,7 @@ static bool fill_pattern(vnpu_dtype_t dtype, double value_f, int64_t value_i,
 
 vnpu_status_t kern_fill(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
                         double value_f, int64_t value_i) {
-    vnpu_status_t status = kern_check_tensor(context, "fill", "out", out);
+    vnpu_status_t status = kern_check_output(context, "fill", out);
     if (status != VNPU_OK || kern_numel(out) == 0) return status;
     kern_iter_t iter = {.ndims = out->ndims, .num_operands = 1};
     memcpy(iter.size, out->size, sizeof iter.size);

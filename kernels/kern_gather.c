@@ -260,7 +260,7 @@ static vnpu_status_t run(const select_t *s) {
 static vnpu_status_t check_call(kern_context_t *context, const kern_tensor_t *out,
                                 const kern_tensor_t *table, uint32_t dim,
                                 const kern_tensor_t *index) {
-    vnpu_status_t status = kern_check_tensor(context, "index_select", "out", out);
+    vnpu_status_t status = kern_check_output(context, "index_select", out);
     if (status == VNPU_OK) status = kern_check_tensor(context, "index_select", "table", table);
     if (status == VNPU_OK) status = kern_check_tensor(context, "index_select", "index", index);
     if (status != VNPU_OK) return status;

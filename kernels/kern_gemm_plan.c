@@ -3,7 +3,7 @@
 #include "kernels/kern_cost.h"
 
 #define MAX_CANDIDATES  24u
-#define HOST_VOLUME     (128u * 384u * 128u) /* multiplications per MM that the host executor likes */
+#define HOST_VOLUME     (128u * 384u * 128u) /* products per MM that the host executor likes */
 #define MM_ISSUE_CYCLES 12u /* assumption: semaphore hand-over that a short MM does not hide */
 
 typedef struct candidates {

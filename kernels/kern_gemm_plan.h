@@ -44,6 +44,11 @@ bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
 bool kern_gemm_needs_temp(const kern_gemm_shape_t *shape);
 /* c is one row for all m: loaded once per n tile. */
 bool kern_gemm_has_row(const kern_gemm_shape_t *shape);
+/* The program of a plan (kern_gemm_code.c). */
+void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan,
+                        kern_builder_t *builder);
+/* Function of the vector unit. */
+uint8_t kern_gemm_activation(kern_activation_t activation);
 uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan);
 
 #endif

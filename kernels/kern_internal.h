@@ -51,6 +51,9 @@ bool kern_dtype_is_float(vnpu_dtype_t dtype);
  * elements. */
 vnpu_status_t kern_check_tensor(kern_context_t *context, const char *family, const char *operand,
                                 const kern_tensor_t *tensor) __attribute__((warn_unused_result));
+/* The same for "out", whose elements must not overlap by a stride of 0. */
+vnpu_status_t kern_check_output(kern_context_t *context, const char *family,
+                                const kern_tensor_t *tensor) __attribute__((warn_unused_result));
 /* f32 or i64 scalar as the 8 bytes of an argument. */
 uint64_t kern_arg_f32(double value);
 uint64_t kern_arg_i64(int64_t value);

@@ -443,7 +443,7 @@ static vnpu_status_t run(const pointwise_t *whole) {
 }
 
 static vnpu_status_t check_call(kern_context_t *context, const kern_pointwise_t *call) {
-    vnpu_status_t status = kern_check_tensor(context, call->name, "out", &call->out);
+    vnpu_status_t status = kern_check_output(context, call->name, &call->out);
     for (uint32_t i = 0; i < call->num_inputs && status == VNPU_OK; i++) {
         status = kern_check_tensor(context, call->name, "an input", &call->input[i]);
         if (status == VNPU_OK && !kern_same_sizes(&call->out, &call->input[i])) {

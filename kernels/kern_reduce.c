@@ -356,7 +356,7 @@ static vnpu_status_t run_dims(const stage_t *recipe, const kern_tensor_t *out,
 static vnpu_status_t check_call(kern_context_t *context, kern_reduction_t kind,
                                 const kern_tensor_t *out, const kern_tensor_t *in,
                                 uint32_t dim_mask) {
-    vnpu_status_t status = kern_check_tensor(context, "reduce", "out", out);
+    vnpu_status_t status = kern_check_output(context, "reduce", out);
     if (status == VNPU_OK) status = kern_check_tensor(context, "reduce", "in", in);
     if (status != VNPU_OK) return status;
     if ((unsigned)kind > KERN_NORM2)

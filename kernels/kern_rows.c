@@ -279,7 +279,7 @@ static vnpu_status_t run(const kern_rows_t *call) {
 
 static vnpu_status_t check_pair(kern_context_t *context, const char *name, const kern_tensor_t *out,
                                 const kern_tensor_t *in) {
-    vnpu_status_t status = kern_check_tensor(context, name, "out", out);
+    vnpu_status_t status = kern_check_output(context, name, out);
     if (status == VNPU_OK) status = kern_check_tensor(context, name, "in", in);
     if (status != VNPU_OK) return status;
     char a[160], b[160];

@@ -6,7 +6,7 @@
 
 #define MAX_TILE_ELEMS (64u << 10) /* 256 KiB of f32 */
 #define MIN_TILE_ELEMS (2u << 10)
-#define TURN_EDGE      64u /* kept elements of a tile whose contiguous direction is a kept dimension */
+#define TURN_EDGE      64u /* rows of a tile whose contiguous direction runs across rows */
 
 /* ---- planning ---- */
 
@@ -85,7 +85,7 @@ bool kern_rowset_plan(const vnpu_machine_t *machine, const kern_iter_t *iter, ui
     if (may_split_r && width >= size && size >= 2 * (uint64_t)machine->workers * MIN_TILE_ELEMS)
         width = kern_ceil_div(kern_ceil_div(size, machine->workers), VNPU_PARTIALS) * VNPU_PARTIALS;
     if (width == 0) return false;
-    uint64_t elems = total / (4ull * machine->workers);
+    uint64_t elems = total / (8ull * machine->workers);
     if (elems > MAX_TILE_ELEMS) elems = MAX_TILE_ELEMS;
     if (elems < MIN_TILE_ELEMS) elems = MIN_TILE_ELEMS;
     rows.nest.ndims = kept + 1;

@@ -93,6 +93,20 @@ vnpu_status_t kern_check_tensor(kern_context_t *context, const char *family, con
     return VNPU_OK;
 }
 
+vnpu_status_t kern_check_output(kern_context_t *context, const char *family,
+                                const kern_tensor_t *tensor) {
+    vnpu_status_t status = kern_check_tensor(context, family, "out", tensor);
+    if (status == VNPU_OK && kern_numel(tensor) == 0) return VNPU_OK;
+    for (uint32_t d = 0; d < tensor->ndims && status == VNPU_OK; d++) {
+        if (tensor->size[d] < 2 || tensor->stride[d] != 0) continue;
+        char text[160];
+        status = kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                           "%s: out %s has stride 0 along dimension %u: its elements overlap",
+                           family, kern_describe(tensor, text, sizeof text), d);
+    }
+    return status;
+}
+
 uint64_t kern_arg_f32(double value) {
     float rounded = (float)value;
     uint32_t bits;

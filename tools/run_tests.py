@@ -1,8 +1,9 @@
 """Runs every test and counts them one by one; the last line is `N passed, N failed, N skipped`.
 
-Stages: layers (include rules), lint (ruff), c (Criterion), asan (the same under ASan and UBSan), tsan (plain threaded programs under
-TSan), python (pytest). Counts come from reports (Criterion's JSON, pytest's XML), never from exit codes alone: a binary that
-ran no test, left no report, or printed a sanitizer's finding counts as failed.
+Stages: layers (include rules), lint (ruff), c (Criterion), python (pytest of the device and the tools), acceptance (pytest of whole
+programs), tsan (plain threaded programs under TSan), asan (the C tests under ASan and UBSan).
+Counts come from reports (Criterion's JSON, pytest's XML), never from exit codes alone: a binary that ran no test, left no
+report, or printed a sanitizer's finding counts as failed.
 """
 
 from __future__ import annotations
@@ -211,13 +212,13 @@ def stage_tsan(args: argparse.Namespace) -> Result:
     return run_pool("tsan", found, lambda path: plain_program(path, TIMEOUT_S["tsan"]), 1)
 
 
-def count_junit(path: Path, code: int, output: str) -> Result:
+def count_junit(path: Path, code: int, name: str) -> Result:
     """Counts pytest's XML; an expected failure counts as skipped."""
     result = Result()
     try:
         cases = list(ElementTree.parse(path).getroot().iter("testcase"))
     except (OSError, ElementTree.ParseError) as error:
-        return result.fail(f"python: no usable report ({error}), exit code {code}\n{tail(output)}")
+        return result.fail(f"{name}: no usable report ({error}), exit code {code}")
     bad = []
     for case in cases:
         if case.find("failure") is not None or case.find("error") is not None:
@@ -228,35 +229,53 @@ def count_junit(path: Path, code: int, output: str) -> Result:
         else:
             result.passed += 1
     if not cases:
-        return result.fail(f"python: ran no test\n{tail(output)}")
+        return result.fail(f"{name}: ran no test")
     if code != 0 and not bad:
         result.failed += 1
         bad.append(f"pytest's exit code {code} although no test failed")
     if bad:
-        result.notes.append("python: " + "; ".join(bad))
+        result.notes.append(f"{name}: " + "; ".join(bad))
     return result
 
 
-def stage_python(args: argparse.Namespace) -> Result:
-    report = ROOT / "build" / "logs" / "pytest.xml"
+def run_pytest(name: str, folders: list[str], args: argparse.Namespace) -> Result:
+    report = ROOT / "build" / "logs" / f"pytest-{name}.xml"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
+    chosen = ["-k", args.filter] if args.filter else []
     command = [
         sys.executable,
         "-m",
         "pytest",
+        "-q",
+        "--tb=short",
         f"--junitxml={report}",
-        *(["-k", args.filter] if args.filter else []),
+        *chosen,
         *args.pytest,
+        *folders,
     ]
-    say("[python] " + " ".join(command[1:]))
+    say(f"[{name}] " + " ".join(command[1:]))
     process = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL)
-    return count_junit(report, process.returncode, "")
+    return count_junit(report, process.returncode, name)
+
+
+def stage_python(args: argparse.Namespace) -> Result:
+    return run_pytest("python", ["torch_plugin/tests", "tools/tests"], args)
+
+
+def stage_acceptance(args: argparse.Namespace) -> Result:
+    return run_pytest("acceptance", ["tests/acceptance"], args)
 
 
 STAGES: dict[str, Callable[[argparse.Namespace], Result]] = {
-    "layers": stage_layers, "lint": stage_lint, "c": stage_c, "asan": stage_asan, "tsan": stage_tsan, "python": stage_python,
-}  # fmt: skip
+    "layers": stage_layers,
+    "lint": stage_lint,
+    "c": stage_c,
+    "python": stage_python,
+    "acceptance": stage_acceptance,
+    "tsan": stage_tsan,
+    "asan": stage_asan,
+}
 
 
 def main() -> int:

@@ -1,13 +1,15 @@
-/* DMA: copies, casts, transposes, fills, accumulation, gather and scatter, against an element-by-element reference. */
+/* DMA: copies, casts, transposes, fills, accumulation, gather and scatter, against an
+ * element-by-element reference. */
 #include "tests/device/dev_test_exec.h"
 #include "tests/device/dev_test_random.h"
 
 enum { BUFFER = 1 << 16 };
 
-/* A program of one DMA instruction per direction around it: data comes from and goes to DRAM through the instruction itself. */
+/* A program of one DMA instruction per direction around it: data comes from and goes to DRAM
+ * through the instruction itself. */
 typedef struct dma_run {
     exec_env_t env;
-    uint64_t address;   /* BUFFER bytes of DRAM */
+    uint64_t address; /* BUFFER bytes of DRAM */
     uint8_t *dram;
 } dma_run_t;
 
@@ -18,17 +20,19 @@ static void dma_open(dma_run_t *run, dev_exec_options_t options) {
 }
 
 /*
- * SRAM [0, BUFFER) is loaded from a second DRAM buffer, `insn` runs, SRAM goes back: sram and dram are host copies. aps are
- * dst, src0, src1 (NULL: absent), bases relative to either buffer.
+ * SRAM [0, BUFFER) is loaded from a second DRAM buffer, `insn` runs, SRAM goes back: sram and dram
+ * are host copies. aps are dst, src0, src1 (NULL: absent), bases relative to either buffer.
  */
-static sim_status_t dma_execute(dma_run_t *run, vnpu_insn_t insn, const vnpu_ap_t *dst, const vnpu_ap_t *src0,
-                                const vnpu_ap_t *src1, uint8_t *sram, sim_error_t *err) {
+static sim_status_t dma_execute(dma_run_t *run, vnpu_insn_t insn, const vnpu_ap_t *dst,
+                                const vnpu_ap_t *src0, const vnpu_ap_t *src1, uint8_t *sram,
+                                sim_error_t *err) {
     static prog_t prog;
     memset(&prog, 0, sizeof prog);
     prog.sram_bytes = BUFFER;
     uint32_t dma = prog_queue(&prog, VNPU_QUEUE_DMA, 0);
     uint8_t data = prog_arg(&prog, VNPU_ARG_INOUT), image = prog_arg(&prog, VNPU_ARG_INOUT);
-    uint16_t outside = prog_ap(&prog, ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_U8, 0, BUFFER, 0, 0), image));
+    uint16_t outside =
+        prog_ap(&prog, ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_U8, 0, BUFFER, 0, 0), image));
     uint16_t inside = prog_ap(&prog, ap_dense(VNPU_SPACE_SRAM, VNPU_U8, 0, BUFFER, 0, 0));
     vnpu_insn_t *load = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
     load->dst = inside;
@@ -73,18 +77,28 @@ static int64_t offset_of(const vnpu_ap_t *ap, uint64_t element) {
     return ap->base + offset * vnpu_dtype_bytes((vnpu_dtype_t)ap->dtype);
 }
 
-static bool is_float(uint8_t dtype) { return dtype >= VNPU_F32 && dtype <= VNPU_F8E5M2; }
+static bool is_float(uint8_t dtype) {
+    return dtype >= VNPU_F32 && dtype <= VNPU_F8E5M2;
+}
 
 /* dst (+)= cast(src), one element. */
-static void move_element(uint8_t *to, uint8_t dst_type, const uint8_t *from, uint8_t src_type, bool accumulate) {
+static void move_element(uint8_t *to, uint8_t dst_type, const uint8_t *from, uint8_t src_type,
+                         bool accumulate) {
     uint8_t element[8];
     vnpu_dtype_t d = (vnpu_dtype_t)dst_type, s = (vnpu_dtype_t)src_type;
-    if (d == s) memcpy(element, from, vnpu_dtype_bytes(d));
-    else if (!is_float(dst_type) && !is_float(src_type)) dev_store_i64(d, element, dev_load_i64(s, from));
-    else dev_store_f32(d, element, dev_load_f32(s, from));
-    if (!accumulate) memcpy(to, element, vnpu_dtype_bytes(d));
-    else if (is_float(dst_type)) dev_store_f32(d, to, dev_load_f32(d, to) + dev_load_f32(d, element));
-    else dev_store_i64(d, to, (int64_t)((uint64_t)dev_load_i64(d, to) + (uint64_t)dev_load_i64(d, element)));
+    if (d == s)
+        memcpy(element, from, vnpu_dtype_bytes(d));
+    else if (!is_float(dst_type) && !is_float(src_type))
+        dev_store_i64(d, element, dev_load_i64(s, from));
+    else
+        dev_store_f32(d, element, dev_load_f32(s, from));
+    if (!accumulate)
+        memcpy(to, element, vnpu_dtype_bytes(d));
+    else if (is_float(dst_type))
+        dev_store_f32(d, to, dev_load_f32(d, to) + dev_load_f32(d, element));
+    else
+        dev_store_i64(
+            d, to, (int64_t)((uint64_t)dev_load_i64(d, to) + (uint64_t)dev_load_i64(d, element)));
 }
 
 /* Small integers in the type: every cast and sum of a few is exact or rounds the same way. */
@@ -92,18 +106,22 @@ static void fill_values(uint8_t *data, uint8_t dtype, uint64_t seed) {
     uint32_t bytes = vnpu_dtype_bytes((vnpu_dtype_t)dtype);
     for (uint32_t i = 0; i < BUFFER / bytes; i++) {
         int64_t v = dev_test_between(&seed, -100, 100);
-        if (is_float(dtype)) dev_store_f32((vnpu_dtype_t)dtype, data + i * bytes, (float)v / 8.0f);
-        else dev_store_i64((vnpu_dtype_t)dtype, data + i * bytes, v);
+        if (is_float(dtype))
+            dev_store_f32((vnpu_dtype_t)dtype, data + i * bytes, (float)v / 8.0f);
+        else
+            dev_store_i64((vnpu_dtype_t)dtype, data + i * bytes, v);
     }
 }
 
-/* A random pattern over `size`; dimensions in a random order of nesting, so that transposes come up. */
-static vnpu_ap_t random_ap(vnpu_space_t space, uint8_t dtype, uint8_t ndims, const uint32_t *size, bool may_repeat,
-                           uint64_t *seed) {
+/* A random pattern over `size`; dimensions in a random order of nesting, so that transposes come
+ * up. */
+static vnpu_ap_t random_ap(vnpu_space_t space, uint8_t dtype, uint8_t ndims, const uint32_t *size,
+                           bool may_repeat, uint64_t *seed) {
     vnpu_ap_t ap = dev_image_ap(space, (vnpu_dtype_t)dtype);
     ap.ndims = ndims;
     uint32_t order[5], bytes = vnpu_dtype_bytes((vnpu_dtype_t)dtype);
-    for (uint32_t i = 0; i < ndims; i++) order[i] = ndims - 1u - i;
+    for (uint32_t i = 0; i < ndims; i++)
+        order[i] = ndims - 1u - i;
     if (dev_test_between(seed, 0, 1)) {
         for (uint32_t i = 0; i < ndims; i++) {
             uint32_t j = (uint32_t)dev_test_between(seed, 0, ndims - 1), t = order[i];
@@ -127,22 +145,27 @@ static vnpu_ap_t random_ap(vnpu_space_t space, uint8_t dtype, uint8_t ndims, con
     return ap;
 }
 
-static const uint8_t all_types[] = {VNPU_F32, VNPU_BF16, VNPU_F16, VNPU_F8E4M3, VNPU_F8E5M2, VNPU_I8, VNPU_U8, VNPU_I16,
-                                    VNPU_I32, VNPU_I64, VNPU_BOOL};
+static const uint8_t all_types[] = {VNPU_F32,    VNPU_BF16, VNPU_F16, VNPU_F8E4M3,
+                                    VNPU_F8E5M2, VNPU_I8,   VNPU_U8,  VNPU_I16,
+                                    VNPU_I32,    VNPU_I64,  VNPU_BOOL};
 
-static void check_moves(dev_exec_options_t options, bool same_type, bool accumulate, uint32_t trials) {
+static void check_moves(dev_exec_options_t options, bool same_type, bool accumulate,
+                        uint32_t trials) {
     dma_run_t run;
     dma_open(&run, options);
     static uint8_t sram[BUFFER], want_sram[BUFFER], want_dram[BUFFER];
     uint64_t seed = same_type + 2u * accumulate;
     for (uint32_t trial = 0; trial < trials; trial++) {
         uint8_t dst_type = all_types[dev_test_random(&seed) % sizeof all_types];
-        uint8_t src_type = same_type ? dst_type : all_types[dev_test_random(&seed) % sizeof all_types];
+        uint8_t src_type =
+            same_type ? dst_type : all_types[dev_test_random(&seed) % sizeof all_types];
         uint8_t ndims = (uint8_t)dev_test_between(&seed, 1, 5);
         uint32_t size[5];
-        for (uint32_t d = 0; d < ndims; d++) size[d] = (uint32_t)dev_test_between(&seed, 1, ndims <= 2 ? 50 : 5);
+        for (uint32_t d = 0; d < ndims; d++)
+            size[d] = (uint32_t)dev_test_between(&seed, 1, ndims <= 2 ? 50 : 5);
         bool into_dram = dev_test_between(&seed, 0, 1);
-        vnpu_space_t to = into_dram ? VNPU_SPACE_DRAM : VNPU_SPACE_SRAM, from = into_dram ? VNPU_SPACE_SRAM : VNPU_SPACE_DRAM;
+        vnpu_space_t to = into_dram ? VNPU_SPACE_DRAM : VNPU_SPACE_SRAM,
+                     from = into_dram ? VNPU_SPACE_SRAM : VNPU_SPACE_DRAM;
         vnpu_ap_t dst = random_ap(to, dst_type, ndims, size, false, &seed);
         vnpu_ap_t src = random_ap(from, src_type, ndims, size, true, &seed);
         fill_values(into_dram ? run.dram : sram, dst_type, seed);
@@ -150,27 +173,43 @@ static void check_moves(dev_exec_options_t options, bool same_type, bool accumul
         memcpy(want_sram, sram, BUFFER);
         memcpy(want_dram, run.dram, BUFFER);
         uint64_t count = 1;
-        for (uint32_t d = 0; d < ndims; d++) count *= size[d];
+        for (uint32_t d = 0; d < ndims; d++)
+            count *= size[d];
         for (uint64_t e = 0; e < count; e++) {
             uint8_t *element = (into_dram ? want_dram : want_sram) + offset_of(&dst, e);
-            move_element(element, dst_type, (into_dram ? want_sram : want_dram) + offset_of(&src, e), src_type, accumulate);
+            move_element(element, dst_type,
+                         (into_dram ? want_sram : want_dram) + offset_of(&src, e), src_type,
+                         accumulate);
         }
-        vnpu_insn_t insn = dev_image_insn(trial % 2 && !accumulate ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
+        vnpu_insn_t insn =
+            dev_image_insn(trial % 2 && !accumulate ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
         insn.flags = accumulate ? VNPU_F_ACCUMULATE : 0;
         sim_error_t err = {0};
         cr_assert_eq(dma_execute(&run, insn, &dst, &src, NULL, sram, &err), SIM_OK, "%s", err.text);
-        cr_assert(memcmp(sram, want_sram, BUFFER) == 0 && memcmp(run.dram, want_dram, BUFFER) == 0, "trial %u: dtype %d <- %d",
-                  trial, dst_type, src_type);
+        cr_assert(memcmp(sram, want_sram, BUFFER) == 0 && memcmp(run.dram, want_dram, BUFFER) == 0,
+                  "trial %u: dtype %d <- %d", trial, dst_type, src_type);
     }
     env_close(&run.env);
 }
 
-Test(exec_dma, strided_copies_and_transposes_of_one_type) { check_moves((dev_exec_options_t){0}, true, false, 600); }
-Test(exec_dma, casts_between_all_types) { check_moves((dev_exec_options_t){0}, false, false, 600); }
-Test(exec_dma, casts_at_level_avx2) { check_moves((dev_exec_options_t){.isa_level = 2}, false, false, 200); }
-Test(exec_dma, casts_at_level_exact) { check_moves((dev_exec_options_t){.isa_level = 1}, false, false, 200); }
-Test(exec_dma, accumulation) { check_moves((dev_exec_options_t){0}, false, true, 200); }
-Test(exec_dma, chaos_moves_the_same) { check_moves((dev_exec_options_t){.mode = DEV_EXEC_CHAOS, .seed = 3}, false, false, 200); }
+Test(exec_dma, strided_copies_and_transposes_of_one_type) {
+    check_moves((dev_exec_options_t){0}, true, false, 600);
+}
+Test(exec_dma, casts_between_all_types) {
+    check_moves((dev_exec_options_t){0}, false, false, 600);
+}
+Test(exec_dma, casts_at_level_avx2) {
+    check_moves((dev_exec_options_t){.isa_level = 2}, false, false, 200);
+}
+Test(exec_dma, casts_at_level_exact) {
+    check_moves((dev_exec_options_t){.isa_level = 1}, false, false, 200);
+}
+Test(exec_dma, accumulation) {
+    check_moves((dev_exec_options_t){0}, false, true, 200);
+}
+Test(exec_dma, chaos_moves_the_same) {
+    check_moves((dev_exec_options_t){.mode = DEV_EXEC_CHAOS, .seed = 3}, false, false, 200);
+}
 
 /* The shapes that have their own path: large transposes of every element size, long casts. */
 Test(exec_dma, large_transposes) {
@@ -190,9 +229,12 @@ Test(exec_dma, large_transposes) {
             dst.dim[0].stride = 1;
             dst.dim[1].stride = (int32_t)rows + 1;
             uint32_t bytes = vnpu_dtype_bytes(types[t]);
-            for (uint32_t e = 0; e < rows * cols; e++) memcpy(want + offset_of(&dst, e), run.dram + offset_of(&src, e), bytes);
+            for (uint32_t e = 0; e < rows * cols; e++)
+                memcpy(want + offset_of(&dst, e), run.dram + offset_of(&src, e), bytes);
             sim_error_t err = {0};
-            cr_assert_eq(dma_execute(&run, dev_image_insn(VNPU_OP_DMA_TRANSPOSE), &dst, &src, NULL, sram, &err), SIM_OK, "%s", err.text);
+            cr_assert_eq(dma_execute(&run, dev_image_insn(VNPU_OP_DMA_TRANSPOSE), &dst, &src, NULL,
+                                     sram, &err),
+                         SIM_OK, "%s", err.text);
             cr_assert_eq(memcmp(sram, want, BUFFER), 0, "dtype %d, %u x %u", types[t], rows, cols);
         }
     }
@@ -221,9 +263,11 @@ Test(exec_dma, fill) {
             dst.dim[0].stride = 17;
             memset(sram, 0x33, BUFFER);
             memset(want, 0x33, BUFFER);
-            for (uint32_t e = 0; e < 7 * 13; e++) memcpy(want + offset_of(&dst, e), element, vnpu_dtype_bytes(all_types[t]));
+            for (uint32_t e = 0; e < 7 * 13; e++)
+                memcpy(want + offset_of(&dst, e), element, vnpu_dtype_bytes(all_types[t]));
             sim_error_t err = {0};
-            cr_assert_eq(dma_execute(&run, insn, &dst, NULL, NULL, sram, &err), SIM_OK, "%s", err.text);
+            cr_assert_eq(dma_execute(&run, insn, &dst, NULL, NULL, sram, &err), SIM_OK, "%s",
+                         err.text);
             cr_assert_eq(memcmp(sram, want, BUFFER), 0, "dtype %d value %u", all_types[t], v);
         }
     }
@@ -251,7 +295,8 @@ static vnpu_insn_t pick_insn(const pick_case_t *t) {
     vnpu_insn_t insn = dev_image_insn(t->is_gather ? VNPU_OP_DMA_GATHER : VNPU_OP_DMA_SCATTER);
     insn.func = (uint8_t)t->policy;
     insn.imm[0] = TABLE_ROWS;
-    insn.flags = (uint16_t)((t->accumulate ? VNPU_F_ACCUMULATE : 0) | (t->wrap ? VNPU_F_WRAP_NEGATIVE : 0));
+    insn.flags =
+        (uint16_t)((t->accumulate ? VNPU_F_ACCUMULATE : 0) | (t->wrap ? VNPU_F_WRAP_NEGATIVE : 0));
     return insn;
 }
 
@@ -263,7 +308,8 @@ static vnpu_ap_t table_ap(void) {
 
 static void check_pick(dma_run_t *run, const pick_case_t *t, uint64_t seed) {
     static uint8_t sram[BUFFER], want_sram[BUFFER], want_dram[BUFFER];
-    vnpu_ap_t table = table_ap(), packed = ap_dense(VNPU_SPACE_SRAM, t->packed_type, 64, PICKS, 4, WIDTH / 4);
+    vnpu_ap_t table = table_ap(),
+              packed = ap_dense(VNPU_SPACE_SRAM, t->packed_type, 64, PICKS, 4, WIDTH / 4);
     vnpu_ap_t index = ap_dense(VNPU_SPACE_SRAM, t->index_type, INDEX_AT, PICKS, 0, 0);
     fill_values(run->dram, VNPU_F32, seed);
     fill_values(sram, (uint8_t)t->packed_type, seed + 1);
@@ -273,26 +319,32 @@ static void check_pick(dma_run_t *run, const pick_case_t *t, uint64_t seed) {
         int64_t value = dev_test_between(&seed, t->low, t->high);
         dev_store_i64(t->index_type, sram + INDEX_AT + i * vnpu_dtype_bytes(t->index_type), value);
         row[i] = chosen_row(t, value);
-        if (row[i] >= 0) expected[count++] = run->address + ROWS_AT + (uint64_t)row[i] * (WIDTH + 2) * 4;
+        if (row[i] >= 0)
+            expected[count++] = run->address + ROWS_AT + (uint64_t)row[i] * (WIDTH + 2) * 4;
     }
     memcpy(want_sram, sram, BUFFER);
     memcpy(want_dram, run->dram, BUFFER);
     for (uint32_t i = 0; i < PICKS; i++) {
         for (uint32_t e = 0; e < WIDTH && row[i] >= 0; e++) {
-            uint8_t *in_table = want_dram + offset_of(&table, (uint64_t)row[i] * WIDTH + e), *in_packed = want_sram + offset_of(&packed, i * WIDTH + e);
-            if (t->is_gather) move_element(in_packed, (uint8_t)t->packed_type, in_table, VNPU_F32, t->accumulate);
-            else move_element(in_table, VNPU_F32, in_packed, (uint8_t)t->packed_type, t->accumulate);
+            uint8_t *in_table = want_dram + offset_of(&table, (uint64_t)row[i] * WIDTH + e),
+                    *in_packed = want_sram + offset_of(&packed, i * WIDTH + e);
+            if (t->is_gather)
+                move_element(in_packed, (uint8_t)t->packed_type, in_table, VNPU_F32, t->accumulate);
+            else
+                move_element(in_table, VNPU_F32, in_packed, (uint8_t)t->packed_type, t->accumulate);
         }
     }
     sim_error_t err = {0};
-    sim_status_t status = dma_execute(run, pick_insn(t), t->is_gather ? &packed : &table, t->is_gather ? &table : &packed, &index, sram, &err);
+    sim_status_t status = dma_execute(run, pick_insn(t), t->is_gather ? &packed : &table,
+                                      t->is_gather ? &table : &packed, &index, sram, &err);
     cr_assert_eq(status, SIM_OK, "%s", err.text);
     cr_assert_eq(memcmp(sram, want_sram, BUFFER), 0);
     cr_assert_eq(memcmp(run->dram, want_dram, BUFFER), 0);
     cr_assert_eq(dev_exec_row_lists(run->env.exec, 0, 0), 1);
     dev_rows_t rows = dev_exec_rows(run->env.exec, 0, 0, 0);
     cr_assert_eq(rows.count, count);
-    for (uint64_t i = 0; i < count; i++) cr_assert_eq(rows.address[i], expected[i]);
+    for (uint64_t i = 0; i < count; i++)
+        cr_assert_eq(rows.address[i], expected[i]);
     cr_assert_neq(dev_exec_rows_hash(run->env.exec), 0);
 }
 
@@ -301,9 +353,14 @@ Test(exec_dma, gather_and_scatter_policies) {
         dma_run_t run;
         dma_open(&run, (dev_exec_options_t){.mode = (dev_exec_mode_t)mode});
         for (uint32_t v = 0; v < 64; v++) {
-            pick_case_t t = {.is_gather = v & 1u, .accumulate = v & 2u, .wrap = v & 4u, .index_type = v & 8u ? VNPU_I32 : VNPU_I64,
-                             .packed_type = v & 16u ? VNPU_F32 : VNPU_BF16, .policy = v & 32u ? VNPU_OOB_CLAMP : VNPU_OOB_SKIP,
-                             .low = -60, .high = 70};
+            pick_case_t t = {.is_gather = v & 1u,
+                             .accumulate = v & 2u,
+                             .wrap = v & 4u,
+                             .index_type = v & 8u ? VNPU_I32 : VNPU_I64,
+                             .packed_type = v & 16u ? VNPU_F32 : VNPU_BF16,
+                             .policy = v & 32u ? VNPU_OOB_CLAMP : VNPU_OOB_SKIP,
+                             .low = -60,
+                             .high = 70};
             if (t.is_gather) t.accumulate = false;
             check_pick(&run, &t, v);
             t.policy = VNPU_OOB_ERROR;
@@ -320,16 +377,20 @@ Test(exec_dma, index_out_of_range_is_named) {
     dma_open(&run, (dev_exec_options_t){0});
     static uint8_t sram[BUFFER];
     static const int64_t bad[] = {TABLE_ROWS, -1, INT64_MAX, INT64_MIN};
-    vnpu_ap_t table = table_ap(), packed = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 64, PICKS, 4, WIDTH / 4);
+    vnpu_ap_t table = table_ap(),
+              packed = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 64, PICKS, 4, WIDTH / 4);
     vnpu_ap_t index = ap_dense(VNPU_SPACE_SRAM, VNPU_I64, INDEX_AT, PICKS, 0, 0);
     for (uint32_t b = 0; b < 4; b++) {
         memset(sram, 0, BUFFER);
         dev_store_i64(VNPU_I64, sram + INDEX_AT + 8 * 5, bad[b]);
         pick_case_t t = {.is_gather = true};
         sim_error_t err = {0};
-        cr_assert_eq(dma_execute(&run, pick_insn(&t), &packed, &table, &index, sram, &err), SIM_ERROR_INDEX_OUT_OF_RANGE);
+        cr_assert_eq(dma_execute(&run, pick_insn(&t), &packed, &table, &index, sram, &err),
+                     SIM_ERROR_INDEX_OUT_OF_RANGE);
         char want[200];
-        (void)snprintf(want, sizeof want, "queue dma0 insn 2 (line 33), core 0, instance 0: index %lld at position 5, the table has 50 rows",
+        (void)snprintf(want, sizeof want,
+                       "queue dma0 insn 2 (line 33), core 0, instance 0: index %lld at position 5, "
+                       "the table has 50 rows",
                        (long long)bad[b]);
         cr_assert_not_null(strstr(err.text, want), "%s", err.text);
     }
@@ -345,7 +406,10 @@ Test(exec_dma, rows_hash_is_relative_to_the_table) {
         if (i == 1) (void)env_alloc(&run.env, 12345);
         run.address = env_alloc(&run.env, BUFFER);
         run.dram = env_host(&run.env, run.address, BUFFER);
-        pick_case_t t = {.is_gather = true, .index_type = VNPU_I64, .packed_type = VNPU_F32, .high = TABLE_ROWS - 1};
+        pick_case_t t = {.is_gather = true,
+                         .index_type = VNPU_I64,
+                         .packed_type = VNPU_F32,
+                         .high = TABLE_ROWS - 1};
         check_pick(&run, &t, i == 2 ? 6 : 5);
         hash[i] = dev_exec_rows_hash(run.env.exec);
         env_close(&run.env);
@@ -361,24 +425,35 @@ Test(exec_dma, timing_mode_moves_integers_and_leaves_floats_unknown) {
     dma_open(&run, (dev_exec_options_t){.mode = DEV_EXEC_TIMING});
     static uint8_t sram[BUFFER];
     sim_error_t err = {0};
-    vnpu_ap_t in_dram = ap_dense(VNPU_SPACE_DRAM, VNPU_I64, 0, 16, 0, 0), in_sram = ap_dense(VNPU_SPACE_SRAM, VNPU_I64, 0, 16, 0, 0);
-    for (uint32_t i = 0; i < 16; i++) dev_store_i64(VNPU_I64, sram + 8 * i, (int64_t)i + 5);
+    vnpu_ap_t in_dram = ap_dense(VNPU_SPACE_DRAM, VNPU_I64, 0, 16, 0, 0),
+              in_sram = ap_dense(VNPU_SPACE_SRAM, VNPU_I64, 0, 16, 0, 0);
+    for (uint32_t i = 0; i < 16; i++)
+        dev_store_i64(VNPU_I64, sram + 8 * i, (int64_t)i + 5);
     memset(run.dram, 0x77, BUFFER);
     /* Integers are stored and known. */
-    cr_assert_eq(dma_execute(&run, dev_image_insn(VNPU_OP_DMA_COPY), &in_dram, &in_sram, NULL, sram, &err), SIM_OK, "%s", err.text);
+    cr_assert_eq(
+        dma_execute(&run, dev_image_insn(VNPU_OP_DMA_COPY), &in_dram, &in_sram, NULL, sram, &err),
+        SIM_OK, "%s", err.text);
     cr_assert_eq(((int64_t *)(void *)run.dram)[3], 8);
     cr_assert(dev_memory_is_known(run.env.memory, run.address, 128));
     /* Floats are not stored: the range is unknown, its neighbours stay. */
-    vnpu_ap_t f_dram = ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 256, 16, 0, 0), f_sram = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 0, 16, 0, 0);
-    cr_assert_eq(dma_execute(&run, dev_image_insn(VNPU_OP_DMA_COPY), &f_dram, &f_sram, NULL, sram, &err), SIM_OK);
+    vnpu_ap_t f_dram = ap_dense(VNPU_SPACE_DRAM, VNPU_F32, 256, 16, 0, 0),
+              f_sram = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 0, 16, 0, 0);
+    cr_assert_eq(
+        dma_execute(&run, dev_image_insn(VNPU_OP_DMA_COPY), &f_dram, &f_sram, NULL, sram, &err),
+        SIM_OK);
     cr_assert_eq(run.dram[256], 0x77);
     cr_assert_not(dev_memory_is_known(run.env.memory, run.address + 256, 64));
     cr_assert(dev_memory_is_known(run.env.memory, run.address + 320, 64));
     /* Unknown memory read as integers is zero. */
-    vnpu_ap_t as_int = ap_dense(VNPU_SPACE_DRAM, VNPU_I32, 256, 16, 0, 0), int_sram = ap_dense(VNPU_SPACE_SRAM, VNPU_I32, 512, 16, 0, 0);
+    vnpu_ap_t as_int = ap_dense(VNPU_SPACE_DRAM, VNPU_I32, 256, 16, 0, 0),
+              int_sram = ap_dense(VNPU_SPACE_SRAM, VNPU_I32, 512, 16, 0, 0);
     memset(sram + 512, 0x11, 64);
-    cr_assert_eq(dma_execute(&run, dev_image_insn(VNPU_OP_DMA_COPY), &int_sram, &as_int, NULL, sram, &err), SIM_OK);
-    for (uint32_t i = 0; i < 64; i++) cr_assert_eq(sram[512 + i], 0);
+    cr_assert_eq(
+        dma_execute(&run, dev_image_insn(VNPU_OP_DMA_COPY), &int_sram, &as_int, NULL, sram, &err),
+        SIM_OK);
+    for (uint32_t i = 0; i < 64; i++)
+        cr_assert_eq(sram[512 + i], 0);
     /* Writing integers makes it known again. */
     vnpu_insn_t fill = dev_image_insn(VNPU_OP_DMA_FILL);
     fill.imm[0] = 9;
@@ -392,12 +467,15 @@ Test(exec_dma, timing_mode_follows_indices_of_a_float_table) {
     dma_run_t run;
     dma_open(&run, (dev_exec_options_t){.mode = DEV_EXEC_TIMING});
     static uint8_t sram[BUFFER];
-    vnpu_ap_t table = table_ap(), packed = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 64, PICKS, 4, WIDTH / 4);
+    vnpu_ap_t table = table_ap(),
+              packed = ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 64, PICKS, 4, WIDTH / 4);
     vnpu_ap_t index = ap_dense(VNPU_SPACE_SRAM, VNPU_I64, INDEX_AT, PICKS, 0, 0);
-    for (uint32_t i = 0; i < PICKS; i++) dev_store_i64(VNPU_I64, sram + INDEX_AT + 8 * i, (int64_t)(i * 7 % TABLE_ROWS));
+    for (uint32_t i = 0; i < PICKS; i++)
+        dev_store_i64(VNPU_I64, sram + INDEX_AT + 8 * i, (int64_t)(i * 7 % TABLE_ROWS));
     pick_case_t t = {.is_gather = true};
     sim_error_t err = {0};
-    cr_assert_eq(dma_execute(&run, pick_insn(&t), &packed, &table, &index, sram, &err), SIM_OK, "%s", err.text);
+    cr_assert_eq(dma_execute(&run, pick_insn(&t), &packed, &table, &index, sram, &err), SIM_OK,
+                 "%s", err.text);
     dev_rows_t rows = dev_exec_rows(run.env.exec, 0, 0, 0);
     cr_assert_eq(rows.count, PICKS);
     for (uint32_t i = 0; i < PICKS; i++) {

@@ -7,7 +7,7 @@
 
 typedef struct mm_case {
     uint32_t m, n, k;
-    bool a_turned, b_turned; /* stored [k][m], [n][k] */
+    bool a_turned, b_turned;      /* stored [k][m], [n][k] */
     uint32_t a_pad, b_pad, c_pad; /* elements added to the row strides */
     bool accumulate;
 } mm_case_t;
@@ -17,8 +17,8 @@ static float random_f32(uint64_t *state) {
     return ldexpf((float)bits, (int)(dev_test_random(state) % 24) - 43);
 }
 
-static vnpu_ap_t ap_matrix(vnpu_space_t space, vnpu_dtype_t dtype, uint32_t rows, uint32_t cols, int32_t row,
-                           int32_t col) {
+static vnpu_ap_t ap_matrix(vnpu_space_t space, vnpu_dtype_t dtype, uint32_t rows, uint32_t cols,
+                           int32_t row, int32_t col) {
     vnpu_ap_t ap = ap_dense(space, dtype, 0, rows, cols, 0);
     ap.dim[0].stride = row;
     ap.dim[1].stride = col;
@@ -27,35 +27,46 @@ static vnpu_ap_t ap_matrix(vnpu_space_t space, vnpu_dtype_t dtype, uint32_t rows
 
 static void check_f32(exec_env_t *env, const mm_case_t *t, uint64_t seed) {
     uint32_t m = t->m, n = t->n, k = t->k;
-    int32_t a_row = t->a_turned ? 1 : (int32_t)(k + t->a_pad), a_col = t->a_turned ? (int32_t)(m + t->a_pad) : 1;
-    int32_t b_row = t->b_turned ? 1 : (int32_t)(n + t->b_pad), b_col = t->b_turned ? (int32_t)(k + t->b_pad) : 1;
+    int32_t a_row = t->a_turned ? 1 : (int32_t)(k + t->a_pad),
+            a_col = t->a_turned ? (int32_t)(m + t->a_pad) : 1;
+    int32_t b_row = t->b_turned ? 1 : (int32_t)(n + t->b_pad),
+            b_col = t->b_turned ? (int32_t)(k + t->b_pad) : 1;
     int32_t c_row = (int32_t)(n + t->c_pad);
     size_t a_size = (size_t)(t->a_turned ? k * (m + t->a_pad) : m * (k + t->a_pad));
     size_t b_size = (size_t)(t->b_turned ? n * (k + t->b_pad) : k * (n + t->b_pad));
     size_t c_size = (size_t)m * (size_t)c_row;
-    float *a = malloc(a_size * 4), *b = malloc(b_size * 4), *c = malloc(c_size * 4), *want = malloc(c_size * 4);
-    for (size_t i = 0; i < a_size; i++) a[i] = random_f32(&seed);
-    for (size_t i = 0; i < b_size; i++) b[i] = random_f32(&seed);
-    for (size_t i = 0; i < c_size; i++) want[i] = c[i] = random_f32(&seed);
+    float *a = malloc(a_size * 4), *b = malloc(b_size * 4), *c = malloc(c_size * 4),
+          *want = malloc(c_size * 4);
+    for (size_t i = 0; i < a_size; i++)
+        a[i] = random_f32(&seed);
+    for (size_t i = 0; i < b_size; i++)
+        b[i] = random_f32(&seed);
+    for (size_t i = 0; i < c_size; i++)
+        want[i] = c[i] = random_f32(&seed);
     for (uint32_t i = 0; i < m; i++) {
         for (uint32_t j = 0; j < n; j++) {
             float *to = &want[(size_t)i * (size_t)c_row + j];
             float sum = t->accumulate ? *to : 0.0f;
             for (uint32_t p = 0; p < k; p++) {
-                sum = fmaf(a[(int64_t)i * a_row + (int64_t)p * a_col], b[(int64_t)p * b_row + (int64_t)j * b_col], sum);
+                sum = fmaf(a[(int64_t)i * a_row + (int64_t)p * a_col],
+                           b[(int64_t)p * b_row + (int64_t)j * b_col], sum);
             }
             *to = sum;
         }
     }
-    test_operand_t dst = {ap_matrix(VNPU_SPACE_ACC, VNPU_F32, m, n, c_row, 1), c, (uint32_t)(c_size * 4)};
-    test_operand_t left = {ap_matrix(VNPU_SPACE_SRAM, VNPU_F32, m, k, a_row, a_col), a, (uint32_t)(a_size * 4)};
-    test_operand_t right = {ap_matrix(VNPU_SPACE_SRAM, VNPU_F32, k, n, b_row, b_col), b, (uint32_t)(b_size * 4)};
+    test_operand_t dst = {ap_matrix(VNPU_SPACE_ACC, VNPU_F32, m, n, c_row, 1), c,
+                          (uint32_t)(c_size * 4)};
+    test_operand_t left = {ap_matrix(VNPU_SPACE_SRAM, VNPU_F32, m, k, a_row, a_col), a,
+                           (uint32_t)(a_size * 4)};
+    test_operand_t right = {ap_matrix(VNPU_SPACE_SRAM, VNPU_F32, k, n, b_row, b_col), b,
+                            (uint32_t)(b_size * 4)};
     test_operand_t *ops[5] = {&dst, &left, &right};
     vnpu_insn_t insn = dev_image_insn(VNPU_OP_MM);
     insn.not_first = t->accumulate ? 1 : 0;
     run_insn_ok(env, insn, ops);
-    cr_assert_eq(memcmp(c, want, c_size * 4), 0, "m %u n %u k %u turned %d %d pads %u %u %u accumulate %d", m, n, k,
-                 t->a_turned, t->b_turned, t->a_pad, t->b_pad, t->c_pad, t->accumulate);
+    cr_assert_eq(memcmp(c, want, c_size * 4), 0,
+                 "m %u n %u k %u turned %d %d pads %u %u %u accumulate %d", m, n, k, t->a_turned,
+                 t->b_turned, t->a_pad, t->b_pad, t->c_pad, t->accumulate);
     free(a);
     free(b);
     free(c);
@@ -78,8 +89,12 @@ Test(exec_mm, f32_shapes_are_one_fma_chain) {
         if (!open_level(&env, levels[l])) continue;
         for (uint32_t i = 0; i < COUNT; i++) {
             for (uint32_t j = 0; j < COUNT; j++) {
-                mm_case_t t = {.m = sizes[i], .n = sizes[j], .k = sizes[(i + j) % COUNT], .accumulate = (i + j) % 2,
-                               .b_turned = (i ^ j) & 1u, .a_turned = i % 3 == 2};
+                mm_case_t t = {.m = sizes[i],
+                               .n = sizes[j],
+                               .k = sizes[(i + j) % COUNT],
+                               .accumulate = (i + j) % 2,
+                               .b_turned = (i ^ j) & 1u,
+                               .a_turned = i % 3 == 2};
                 check_f32(&env, &t, 1000 * i + j);
             }
         }
@@ -117,7 +132,8 @@ Test(exec_mm, f32_large_strided_and_few_rows) {
     };
     exec_env_t env;
     env_open(&env, 1, (dev_exec_options_t){.threads = 1});
-    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) check_f32(&env, &cases[i], 77 + i);
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_f32(&env, &cases[i], 77 + i);
     env_close(&env);
 }
 
@@ -128,14 +144,18 @@ Test(exec_mm, f32_row_dimensions_windows_and_strided_result) {
     enum { M0 = 3, M1 = 7, K = 10, N = 21, A = 200 };
     float a[A], b[K * N], c[M0 * M1 * N * 2], want[M0 * M1 * N * 2];
     uint64_t seed = 5;
-    for (uint32_t i = 0; i < A; i++) a[i] = random_f32(&seed);
-    for (uint32_t i = 0; i < K * N; i++) b[i] = random_f32(&seed);
-    for (uint32_t i = 0; i < M0 * M1 * N * 2; i++) want[i] = c[i] = random_f32(&seed);
+    for (uint32_t i = 0; i < A; i++)
+        a[i] = random_f32(&seed);
+    for (uint32_t i = 0; i < K * N; i++)
+        b[i] = random_f32(&seed);
+    for (uint32_t i = 0; i < M0 * M1 * N * 2; i++)
+        want[i] = c[i] = random_f32(&seed);
     for (uint32_t x = 0; x < M0; x++) {
         for (uint32_t y = 0; y < M1; y++) {
             for (uint32_t j = 0; j < N; j++) {
                 float sum = 0.0f;
-                for (uint32_t p = 0; p < K; p++) sum = fmaf(a[50 * x + 3 * y + p], b[p * N + j], sum);
+                for (uint32_t p = 0; p < K; p++)
+                    sum = fmaf(a[50 * x + 3 * y + p], b[p * N + j], sum);
                 want[((x * M1 + y) * N + j) * 2] = sum;
             }
         }
@@ -144,7 +164,8 @@ Test(exec_mm, f32_row_dimensions_windows_and_strided_result) {
     left.dim[0].stride = 50;
     left.dim[1].stride = 3; /* windows of K overlap */
     vnpu_ap_t out = ap_dense(VNPU_SPACE_ACC, VNPU_F32, 0, M0, M1, N);
-    for (uint32_t d = 0; d < 3; d++) out.dim[d].stride *= 2;
+    for (uint32_t d = 0; d < 3; d++)
+        out.dim[d].stride *= 2;
     test_operand_t dst = {out, c, sizeof c}, src0 = {left, a, sizeof a};
     test_operand_t src1 = {ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 0, K, N, 0), b, sizeof b};
     test_operand_t *ops[5] = {&dst, &src0, &src1};
@@ -153,32 +174,39 @@ Test(exec_mm, f32_row_dimensions_windows_and_strided_result) {
     env_close(&env);
 }
 
-static void check_int8(exec_env_t *env, vnpu_dtype_t a_type, vnpu_dtype_t b_type, uint32_t m, uint32_t n, uint32_t k,
-                       bool turned, bool accumulate, bool extreme) {
+static void check_int8(exec_env_t *env, vnpu_dtype_t a_type, vnpu_dtype_t b_type, uint32_t m,
+                       uint32_t n, uint32_t k, bool turned, bool accumulate, bool extreme) {
     uint64_t seed = m + 100 * n + 10000 * k;
     uint8_t *a = malloc(m * k), *b = malloc(k * n);
     int32_t *c = malloc(4 * m * n), *want = malloc(4 * m * n);
-    for (uint32_t i = 0; i < m * k; i++) a[i] = extreme ? (a_type == VNPU_U8 ? 255 : 128) : (uint8_t)dev_test_random(&seed);
-    for (uint32_t i = 0; i < k * n; i++) b[i] = extreme ? (b_type == VNPU_U8 ? 255 : 128) : (uint8_t)dev_test_random(&seed);
-    for (uint32_t i = 0; i < m * n; i++) c[i] = (int32_t)(dev_test_random(&seed) % 1000);
+    for (uint32_t i = 0; i < m * k; i++)
+        a[i] = extreme ? (a_type == VNPU_U8 ? 255 : 128) : (uint8_t)dev_test_random(&seed);
+    for (uint32_t i = 0; i < k * n; i++)
+        b[i] = extreme ? (b_type == VNPU_U8 ? 255 : 128) : (uint8_t)dev_test_random(&seed);
+    for (uint32_t i = 0; i < m * n; i++)
+        c[i] = (int32_t)(dev_test_random(&seed) % 1000);
     for (uint32_t i = 0; i < m; i++) {
         for (uint32_t j = 0; j < n; j++) {
             int64_t sum = accumulate ? c[i * n + j] : 0;
             for (uint32_t p = 0; p < k; p++) {
                 uint8_t x = a[i * k + p], y = b[turned ? j * k + p : p * n + j];
-                sum += (a_type == VNPU_I8 ? (int8_t)x : (int32_t)x) * (b_type == VNPU_I8 ? (int8_t)y : (int32_t)y);
+                sum += (a_type == VNPU_I8 ? (int8_t)x : (int32_t)x) *
+                       (b_type == VNPU_I8 ? (int8_t)y : (int32_t)y);
             }
             want[i * n + j] = (int32_t)sum;
         }
     }
     test_operand_t dst = {ap_dense(VNPU_SPACE_ACC, VNPU_I32, 0, m, n, 0), c, 4 * m * n};
     test_operand_t src0 = {ap_dense(VNPU_SPACE_SRAM, a_type, 0, m, k, 0), a, m * k};
-    test_operand_t src1 = {ap_matrix(VNPU_SPACE_SRAM, b_type, k, n, turned ? 1 : (int32_t)n, turned ? (int32_t)k : 1), b, k * n};
+    test_operand_t src1 = {
+        ap_matrix(VNPU_SPACE_SRAM, b_type, k, n, turned ? 1 : (int32_t)n, turned ? (int32_t)k : 1),
+        b, k * n};
     test_operand_t *ops[5] = {&dst, &src0, &src1};
     vnpu_insn_t insn = dev_image_insn(VNPU_OP_MM);
     insn.not_first = accumulate;
     run_insn_ok(env, insn, ops);
-    cr_assert_eq(memcmp(c, want, 4 * m * n), 0, "types %d %d, %u x %u x %u", a_type, b_type, m, k, n);
+    cr_assert_eq(memcmp(c, want, 4 * m * n), 0, "types %d %d, %u x %u x %u", a_type, b_type, m, k,
+                 n);
     free(a);
     free(b);
     free(c);
@@ -196,16 +224,19 @@ Test(exec_mm, int8_is_exact) {
     env_close(&env);
 }
 
-/* The rule in its own words: per pair first element k + 1, then k, each a fused multiply-add, subnormals flushed. */
+/* The rule in its own words: per pair first element k + 1, then k, each a fused multiply-add,
+ * subnormals flushed. */
 static float bf16_chain(const uint16_t *a, const uint16_t *b, uint32_t k, uint32_t n, float sum) {
     unsigned saved = _mm_getcsr();
     _mm_setcsr(saved | 0x8040u);
     volatile float total = sum;
     for (uint32_t p = 0; p < k; p += 2) {
-        float x1 = p + 1 < k ? dev_bf16_to_f32(a[p + 1]) : 0.0f, y1 = p + 1 < k ? dev_bf16_to_f32(b[(p + 1) * n]) : 0.0f;
+        float x1 = p + 1 < k ? dev_bf16_to_f32(a[p + 1]) : 0.0f,
+              y1 = p + 1 < k ? dev_bf16_to_f32(b[(p + 1) * n]) : 0.0f;
         __m128 t = _mm_set_ss(total);
         float first = dev_bf16_to_f32(a[p]), second = dev_bf16_to_f32(b[p * n]);
-        /* Products of two bf16 are exact in f32 (when not subnormal), so multiply and add round like the fused form. */
+        /* Products of two bf16 are exact in f32 (when not subnormal), so multiply and add round
+         * like the fused form. */
         __m128 high = _mm_mul_ss(_mm_set_ss(x1), _mm_set_ss(y1));
         t = _mm_add_ss(t, high);
         t = _mm_add_ss(t, _mm_mul_ss(_mm_set_ss(first), _mm_set_ss(second)));
@@ -216,7 +247,8 @@ static float bf16_chain(const uint16_t *a, const uint16_t *b, uint32_t k, uint32
 }
 
 Test(exec_mm, bf16_adds_pairs_in_the_order_k_plus_1_k) {
-    static const uint32_t shapes[][3] = {{33, 70, 64}, {1, 5, 1}, {4, 40, 33}, {20, 17, 127}, {9, 80, 300}};
+    static const uint32_t shapes[][3] = {
+        {33, 70, 64}, {1, 5, 1}, {4, 40, 33}, {20, 17, 127}, {9, 80, 300}};
     for (uint32_t l = 0; l < 3; l++) {
         exec_env_t env;
         if (!open_level(&env, levels[l])) continue;
@@ -225,9 +257,12 @@ Test(exec_mm, bf16_adds_pairs_in_the_order_k_plus_1_k) {
             uint64_t seed = s + 1;
             uint16_t *a = malloc(2 * m * k), *b = malloc(2 * k * n);
             float *c = malloc(4 * m * n), *want = malloc(4 * m * n);
-            for (uint32_t i = 0; i < m * k; i++) a[i] = dev_f32_to_bf16(random_f32(&seed));
-            for (uint32_t i = 0; i < k * n; i++) b[i] = dev_f32_to_bf16(random_f32(&seed));
-            for (uint32_t i = 0; i < m * n; i++) c[i] = random_f32(&seed);
+            for (uint32_t i = 0; i < m * k; i++)
+                a[i] = dev_f32_to_bf16(random_f32(&seed));
+            for (uint32_t i = 0; i < k * n; i++)
+                b[i] = dev_f32_to_bf16(random_f32(&seed));
+            for (uint32_t i = 0; i < m * n; i++)
+                c[i] = random_f32(&seed);
             for (uint32_t i = 0; i < m * n; i++) {
                 want[i] = bf16_chain(a + i / n * k, b + i % n, k, n, s % 2 ? c[i] : 0.0f);
             }
@@ -255,8 +290,10 @@ Test(exec_mm, f16_is_widened_and_k_ascends) {
     uint16_t a[M * K], b[K * N];
     float c[M * N], want[M * N];
     uint64_t seed = 3;
-    for (uint32_t i = 0; i < M * K; i++) a[i] = dev_f32_to_f16(random_f32(&seed) * 8.0f);
-    for (uint32_t i = 0; i < K * N; i++) b[i] = dev_f32_to_f16(random_f32(&seed));
+    for (uint32_t i = 0; i < M * K; i++)
+        a[i] = dev_f32_to_f16(random_f32(&seed) * 8.0f);
+    for (uint32_t i = 0; i < K * N; i++)
+        b[i] = dev_f32_to_f16(random_f32(&seed));
     for (uint32_t i = 0; i < M * N; i++) {
         float sum = 0.0f;
         for (uint32_t p = 0; p < K; p++) {

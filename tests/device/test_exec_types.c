@@ -1,4 +1,5 @@
-/* Element types: casts of the vector engine and the DMA against references of their own; integer functions. */
+/* Element types: casts of the vector engine and the DMA against references of their own; integer
+ * functions. */
 #include <math.h>
 
 #include "tests/device/dev_test_exec.h"
@@ -17,9 +18,15 @@ static uint32_t open_levels(exec_env_t env[LEVELS]) {
 
 /* ---- narrow floats by their definition ---- */
 
-typedef struct format { vnpu_dtype_t dtype; int exponent_bits, mantissa_bits; bool has_infinity; } format_t;
-static const format_t formats[] = {
-    {VNPU_BF16, 8, 7, true}, {VNPU_F16, 5, 10, true}, {VNPU_F8E5M2, 5, 2, true}, {VNPU_F8E4M3, 4, 3, false}};
+typedef struct format {
+    vnpu_dtype_t dtype;
+    int exponent_bits, mantissa_bits;
+    bool has_infinity;
+} format_t;
+static const format_t formats[] = {{VNPU_BF16, 8, 7, true},
+                                   {VNPU_F16, 5, 10, true},
+                                   {VNPU_F8E5M2, 5, 2, true},
+                                   {VNPU_F8E4M3, 4, 3, false}};
 
 /* Value of a code without its sign; infinities and NaN included. */
 static double decode(const format_t *f, uint32_t code) {
@@ -27,20 +34,24 @@ static double decode(const format_t *f, uint32_t code) {
     int exponent = (int)(code >> f->mantissa_bits), bias = (1 << (f->exponent_bits - 1)) - 1;
     int top = (1 << f->exponent_bits) - 1;
     if (f->has_infinity && exponent == top) return mantissa ? NAN : INFINITY;
-    if (!f->has_infinity && exponent == top && mantissa == (1u << f->mantissa_bits) - 1u) return NAN;
+    if (!f->has_infinity && exponent == top && mantissa == (1u << f->mantissa_bits) - 1u)
+        return NAN;
     double fraction = (double)mantissa / (double)(1u << f->mantissa_bits);
     return exponent == 0 ? ldexp(fraction, 1 - bias) : ldexp(1.0 + fraction, exponent - bias);
 }
 
 /* Nearest code, ties to the even one; beyond the largest value by half a step: infinity, or NaN. */
 static uint32_t encode(const format_t *f, double x) {
-    uint32_t last = (1u << (f->exponent_bits + f->mantissa_bits)) - 1u; /* the largest finite code */
+    uint32_t last =
+        (1u << (f->exponent_bits + f->mantissa_bits)) - 1u; /* the largest finite code */
     last -= f->has_infinity ? 1u << f->mantissa_bits : 1u;
     uint32_t low = 0, high = last; /* finite codes ascend */
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
-        if (decode(f, middle) <= x) low = middle;
-        else high = middle - 1;
+        if (decode(f, middle) <= x)
+            low = middle;
+        else
+            high = middle - 1;
     }
     double below = decode(f, low);
     double above = low < last ? decode(f, low + 1) : below + (below - decode(f, low - 1));
@@ -48,9 +59,11 @@ static uint32_t encode(const format_t *f, double x) {
     return low; /* last + 1 is infinity, or the NaN of f8e4m3 */
 }
 
-static void cast(exec_env_t *env, vnpu_dtype_t from, void *x, vnpu_dtype_t to, void *y, uint32_t n, uint16_t flags) {
+static void cast(exec_env_t *env, vnpu_dtype_t from, void *x, vnpu_dtype_t to, void *y, uint32_t n,
+                 uint16_t flags) {
     test_operand_t dst = {ap_dense(VNPU_SPACE_SRAM, to, 0, n, 0, 0), y, n * vnpu_dtype_bytes(to)};
-    test_operand_t src = {ap_dense(VNPU_SPACE_SRAM, from, 0, n, 0, 0), x, n * vnpu_dtype_bytes(from)};
+    test_operand_t src = {ap_dense(VNPU_SPACE_SRAM, from, 0, n, 0, 0), x,
+                          n * vnpu_dtype_bytes(from)};
     test_operand_t *ops[5] = {&dst, &src};
     vnpu_insn_t insn = dev_image_insn(VNPU_OP_V_UNARY);
     insn.func = VNPU_U_COPY;
@@ -59,7 +72,8 @@ static void cast(exec_env_t *env, vnpu_dtype_t from, void *x, vnpu_dtype_t to, v
 }
 
 static uint32_t code_at(const format_t *f, const void *data, uint32_t i) {
-    return vnpu_dtype_bytes(f->dtype) == 2 ? ((const uint16_t *)data)[i] : ((const uint8_t *)data)[i];
+    return vnpu_dtype_bytes(f->dtype) == 2 ? ((const uint16_t *)data)[i]
+                                           : ((const uint8_t *)data)[i];
 }
 
 Test(exec_types, every_narrow_float_widens_exactly) {
@@ -69,21 +83,28 @@ Test(exec_types, every_narrow_float_widens_exactly) {
     static float out[65536];
     for (uint32_t k = 0; k < 4; k++) {
         const format_t *f = &formats[k];
-        uint32_t bits = 1u + (uint32_t)(f->exponent_bits + f->mantissa_bits), n = 1u << bits, sign = n / 2;
+        uint32_t bits = 1u + (uint32_t)(f->exponent_bits + f->mantissa_bits), n = 1u << bits,
+                 sign = n / 2;
         for (uint32_t i = 0; i < n; i++) {
-            if (bits == 16) codes[i] = (uint16_t)i;
-            else ((uint8_t *)codes)[i] = (uint8_t)i;
+            if (bits == 16)
+                codes[i] = (uint16_t)i;
+            else
+                ((uint8_t *)codes)[i] = (uint8_t)i;
         }
         for (uint32_t l = 0; l < count; l++) {
             cast(&env[l], f->dtype, codes, VNPU_F32, out, n, 0);
             for (uint32_t i = 0; i < n; i++) {
                 double want = decode(f, i % sign) * (i >= sign ? -1.0 : 1.0);
-                bool is_right = isnan(want) ? out[i] != out[i] : (double)out[i] == want && !signbit(out[i]) == !signbit(want);
-                cr_assert(is_right, "dtype %d code 0x%x level %d: %a", f->dtype, i, levels[l], (double)out[i]);
+                bool is_right = isnan(want)
+                                    ? out[i] != out[i]
+                                    : (double)out[i] == want && !signbit(out[i]) == !signbit(want);
+                cr_assert(is_right, "dtype %d code 0x%x level %d: %a", f->dtype, i, levels[l],
+                          (double)out[i]);
             }
         }
     }
-    for (uint32_t l = 0; l < count; l++) env_close(&env[l]);
+    for (uint32_t l = 0; l < count; l++)
+        env_close(&env[l]);
 }
 
 Test(exec_types, narrow_floats_round_to_nearest_even) {
@@ -116,11 +137,13 @@ Test(exec_types, narrow_floats_round_to_nearest_even) {
                 }
                 uint32_t want = encode(f, fabs((double)x[i])) | (signbit(x[i]) ? codes : 0);
                 if (isinf(x[i]) && f->has_infinity) want = encode(f, 1e300);
-                cr_assert_eq(got, want, "dtype %d level %d: %a -> 0x%x, not 0x%x", f->dtype, levels[l], (double)x[i], got, want);
+                cr_assert_eq(got, want, "dtype %d level %d: %a -> 0x%x, not 0x%x", f->dtype,
+                             levels[l], (double)x[i], got, want);
             }
         }
     }
-    for (uint32_t l = 0; l < count; l++) env_close(&env[l]);
+    for (uint32_t l = 0; l < count; l++)
+        env_close(&env[l]);
 }
 
 /* ---- integers ---- */
@@ -129,10 +152,19 @@ static const vnpu_dtype_t int_types[] = {VNPU_I8, VNPU_U8, VNPU_I16, VNPU_I32, V
 enum { INT_TYPES = 6 };
 
 static int64_t low_of(vnpu_dtype_t t) {
-    return t == VNPU_I8 ? -128 : t == VNPU_I16 ? -32768 : t == VNPU_I32 ? INT32_MIN : t == VNPU_I64 ? INT64_MIN : 0;
+    return t == VNPU_I8    ? -128
+           : t == VNPU_I16 ? -32768
+           : t == VNPU_I32 ? INT32_MIN
+           : t == VNPU_I64 ? INT64_MIN
+                           : 0;
 }
 static int64_t high_of(vnpu_dtype_t t) {
-    return t == VNPU_I8 ? 127 : t == VNPU_U8 ? 255 : t == VNPU_I16 ? 32767 : t == VNPU_I32 ? INT32_MAX : t == VNPU_I64 ? INT64_MAX : 1;
+    return t == VNPU_I8    ? 127
+           : t == VNPU_U8  ? 255
+           : t == VNPU_I16 ? 32767
+           : t == VNPU_I32 ? INT32_MAX
+           : t == VNPU_I64 ? INT64_MAX
+                           : 1;
 }
 
 Test(exec_types, float_to_integer_truncates_and_saturates) {
@@ -141,9 +173,13 @@ Test(exec_types, float_to_integer_truncates_and_saturates) {
     static float x[N];
     static uint8_t out[8 * N];
     uint64_t seed = 4;
-    for (uint32_t i = 0; i < N; i++) x[i] = ldexpf((float)dev_test_between(&seed, -1000, 1000), (int)dev_test_between(&seed, -12, 60));
-    const float special[] = {NAN, INFINITY, -INFINITY, -0.0f, 127.99f, 128.0f, -128.99f, -129.0f, 255.5f, 256.0f, -0.5f, 0x1p31f,
-                             -0x1p31f, 0x1.fffffep30f, 0x1p63f, -0x1p63f, 0x1.fffffep62f, 32767.5f, 1e-40f};
+    for (uint32_t i = 0; i < N; i++)
+        x[i] = ldexpf((float)dev_test_between(&seed, -1000, 1000),
+                      (int)dev_test_between(&seed, -12, 60));
+    const float special[] = {NAN,      INFINITY,       -INFINITY, -0.0f,          127.99f,
+                             128.0f,   -128.99f,       -129.0f,   255.5f,         256.0f,
+                             -0.5f,    0x1p31f,        -0x1p31f,  0x1.fffffep30f, 0x1p63f,
+                             -0x1p63f, 0x1.fffffep62f, 32767.5f,  1e-40f};
     memcpy(x, special, sizeof special);
     for (uint32_t t = 0; t < INT_TYPES; t++) {
         vnpu_dtype_t type = int_types[t];
@@ -151,14 +187,19 @@ Test(exec_types, float_to_integer_truncates_and_saturates) {
             cast(&env[l], VNPU_F32, x, type, out, N, 0);
             for (uint32_t i = 0; i < N; i++) {
                 double v = (double)x[i];
-                int64_t want = isnan(v) ? 0 : v >= (double)high_of(type) ? high_of(type) : v <= (double)low_of(type) ? low_of(type) : (int64_t)trunc(v);
+                int64_t want = isnan(v)                     ? 0
+                               : v >= (double)high_of(type) ? high_of(type)
+                               : v <= (double)low_of(type)  ? low_of(type)
+                                                            : (int64_t)trunc(v);
                 if (type == VNPU_BOOL) want = v != 0.0;
                 int64_t got = dev_load_i64(type, out + i * vnpu_dtype_bytes(type));
-                cr_assert_eq(got, want, "%a -> dtype %d level %d: %lld, not %lld", v, type, levels[l], (long long)got, (long long)want);
+                cr_assert_eq(got, want, "%a -> dtype %d level %d: %lld, not %lld", v, type,
+                             levels[l], (long long)got, (long long)want);
             }
         }
     }
-    for (uint32_t l = 0; l < count; l++) env_close(&env[l]);
+    for (uint32_t l = 0; l < count; l++)
+        env_close(&env[l]);
 }
 
 static void random_ints(vnpu_dtype_t type, void *data, uint32_t n, uint64_t seed) {
@@ -179,12 +220,14 @@ Test(exec_types, integers_wrap_and_widen) {
         for (uint32_t l = 0; l < count; l++) {
             cast(&env[l], int_types[a], x, VNPU_F32, floats, N, 0);
             for (uint32_t i = 0; i < N; i++) {
-                cr_assert_eq(floats[i], (float)dev_load_i64(int_types[a], x + i * vnpu_dtype_bytes(int_types[a])));
+                cr_assert_eq(floats[i], (float)dev_load_i64(
+                                            int_types[a], x + i * vnpu_dtype_bytes(int_types[a])));
             }
             for (uint32_t b = 0; b < INT_TYPES; b++) {
                 cast(&env[l], int_types[a], x, int_types[b], out, N, VNPU_F_INTEGER);
                 for (uint32_t i = 0; i < N; i++) {
-                    int64_t v = dev_load_i64(int_types[a], x + i * vnpu_dtype_bytes(int_types[a])), want = v;
+                    int64_t v = dev_load_i64(int_types[a], x + i * vnpu_dtype_bytes(int_types[a])),
+                            want = v;
                     switch (int_types[b]) {
                     case VNPU_I8: want = (int8_t)v; break;
                     case VNPU_U8: want = (uint8_t)v; break;
@@ -193,13 +236,16 @@ Test(exec_types, integers_wrap_and_widen) {
                     case VNPU_BOOL: want = v != 0; break;
                     default: break;
                     }
-                    int64_t got = dev_load_i64(int_types[b], out + i * vnpu_dtype_bytes(int_types[b]));
-                    cr_assert_eq(got, want, "dtype %d -> %d: %lld", int_types[a], int_types[b], (long long)v);
+                    int64_t got =
+                        dev_load_i64(int_types[b], out + i * vnpu_dtype_bytes(int_types[b]));
+                    cr_assert_eq(got, want, "dtype %d -> %d: %lld", int_types[a], int_types[b],
+                                 (long long)v);
                 }
             }
         }
     }
-    for (uint32_t l = 0; l < count; l++) env_close(&env[l]);
+    for (uint32_t l = 0; l < count; l++)
+        env_close(&env[l]);
 }
 
 /* ---- integer functions ---- */
@@ -221,7 +267,8 @@ static int64_t int_ref(vnpu_binary_t func, int64_t a, int64_t b) {
     case VNPU_B_POW: {
         if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
         uint64_t r = 1;
-        for (int64_t i = 0; i < b; i++) r *= (uint64_t)a;
+        for (int64_t i = 0; i < b; i++)
+            r *= (uint64_t)a;
         return (int64_t)r;
     }
     case VNPU_B_EQ: return x == y;
@@ -238,13 +285,16 @@ static int64_t int_ref(vnpu_binary_t func, int64_t a, int64_t b) {
     case VNPU_B_LAND: return x != 0 && y != 0;
     case VNPU_B_LOR: return x != 0 || y != 0;
     case VNPU_B_LXOR: return (x != 0) != (y != 0);
-    case VNPU_B_NONE: case VNPU_B_ATAN2: case VNPU_B_COUNT: break;
+    case VNPU_B_NONE:
+    case VNPU_B_ATAN2:
+    case VNPU_B_COUNT: break;
     }
     return 0;
 }
 
 static bool divides(uint32_t func) {
-    return func == VNPU_B_DIV || func == VNPU_B_FMOD || func == VNPU_B_REMAINDER || func == VNPU_B_FLOORDIV;
+    return func == VNPU_B_DIV || func == VNPU_B_FMOD || func == VNPU_B_REMAINDER ||
+           func == VNPU_B_FLOORDIV;
 }
 
 static vnpu_insn_t int_insn(vnpu_op_t op, uint8_t func, uint8_t func2) {
@@ -263,7 +313,8 @@ Test(exec_types, integer_binary_functions) {
         if (func == VNPU_B_ATAN2) continue;
         random_ints(VNPU_I64, x, N, func);
         random_ints(VNPU_I64, y, N, func + 100);
-        x[0] = INT64_MIN, y[0] = -1, x[1] = INT64_MAX, y[1] = INT64_MIN, x[2] = -7, y[2] = 2, x[3] = 7, y[3] = -2;
+        x[0] = INT64_MIN, y[0] = -1, x[1] = INT64_MAX, y[1] = INT64_MIN, x[2] = -7, y[2] = 2,
+        x[3] = 7, y[3] = -2;
         for (uint32_t i = 0; i < N; i++) {
             if (divides(func) && y[i] == 0) y[i] = 3;
             if (func == VNPU_B_SHL || func == VNPU_B_SHR) y[i] %= 70;
@@ -275,15 +326,17 @@ Test(exec_types, integer_binary_functions) {
         test_operand_t *ops[5] = {&dst, &a, &b};
         run_insn_ok(&env, int_insn(VNPU_OP_V_BINARY, func, 0), ops);
         for (uint32_t i = 0; i < N; i++) {
-            cr_assert_eq(out[i], int_ref(func, x[i], y[i]), "func %u (%lld, %lld) = %lld", func, (long long)x[i], (long long)y[i],
-                         (long long)out[i]);
+            cr_assert_eq(out[i], int_ref(func, x[i], y[i]), "func %u (%lld, %lld) = %lld", func,
+                         (long long)x[i], (long long)y[i], (long long)out[i]);
         }
-        test_operand_t then = {ap_dense(VNPU_SPACE_SRAM, VNPU_I64, 0, N, 0, 0), chained, sizeof chained};
+        test_operand_t then = {ap_dense(VNPU_SPACE_SRAM, VNPU_I64, 0, N, 0, 0), chained,
+                               sizeof chained};
         test_operand_t *chain[5] = {&then, &a, &b, &a};
         vnpu_insn_t insn = int_insn(VNPU_OP_V_BINARY, func, VNPU_B_SUB);
         insn.flags |= VNPU_F_REVERSE2;
         run_insn_ok(&env, insn, chain);
-        for (uint32_t i = 0; i < N; i++) cr_assert_eq(chained[i], (int64_t)((uint64_t)x[i] - (uint64_t)out[i]));
+        for (uint32_t i = 0; i < N; i++)
+            cr_assert_eq(chained[i], (int64_t)((uint64_t)x[i] - (uint64_t)out[i]));
     }
     env_close(&env);
 }
@@ -296,8 +349,9 @@ Test(exec_types, integer_unary_select_and_reductions) {
     random_ints(VNPU_I64, x, ROWS * COLS, 1);
     x[0] = INT64_MIN;
     x[1] = 0;
-    static const vnpu_unary_t funcs[] = {VNPU_U_COPY, VNPU_U_NEG, VNPU_U_ABS, VNPU_U_SQUARE, VNPU_U_SIGN, VNPU_U_RELU, VNPU_U_NOT,
-                                         VNPU_U_BITNOT, VNPU_U_NE0};
+    static const vnpu_unary_t funcs[] = {VNPU_U_COPY,   VNPU_U_NEG,    VNPU_U_ABS,
+                                         VNPU_U_SQUARE, VNPU_U_SIGN,   VNPU_U_RELU,
+                                         VNPU_U_NOT,    VNPU_U_BITNOT, VNPU_U_NE0};
     test_operand_t dst = {ap_dense(VNPU_SPACE_SRAM, VNPU_I64, 0, ROWS, COLS, 0), out, sizeof out};
     test_operand_t src = {ap_dense(VNPU_SPACE_SRAM, VNPU_I64, 0, ROWS, COLS, 0), x, sizeof x};
     test_operand_t row = {ap_dense(VNPU_SPACE_SRAM, VNPU_I64, 0, ROWS, 0, 0), sums, sizeof sums};
@@ -309,8 +363,8 @@ Test(exec_types, integer_unary_select_and_reductions) {
             for (uint32_t c = 0; c < COLS; c++) {
                 int64_t v = x[r * COLS + c], want = v;
                 switch (funcs[f]) {
-                case VNPU_U_NEG: want = (int64_t)-(uint64_t)v; break;
-                case VNPU_U_ABS: want = v < 0 ? (int64_t)-(uint64_t)v : v; break;
+                case VNPU_U_NEG: want = (int64_t) - (uint64_t)v; break;
+                case VNPU_U_ABS: want = v < 0 ? (int64_t) - (uint64_t)v : v; break;
                 case VNPU_U_SQUARE: want = (int64_t)((uint64_t)v * (uint64_t)v); break;
                 case VNPU_U_SIGN: want = v > 0 ? 1 : v < 0 ? -1 : 0; break;
                 case VNPU_U_RELU: want = v < 0 ? 0 : v; break;
@@ -342,13 +396,16 @@ Test(exec_types, integer_unary_select_and_reductions) {
     }
     /* Counting true values of a bool row. */
     static uint8_t flags[ROWS * COLS];
-    for (uint32_t i = 0; i < ROWS * COLS; i++) flags[i] = (uint8_t)(x[i] & 3);
-    test_operand_t bools = {ap_dense(VNPU_SPACE_SRAM, VNPU_BOOL, 0, ROWS, COLS, 0), flags, sizeof flags};
+    for (uint32_t i = 0; i < ROWS * COLS; i++)
+        flags[i] = (uint8_t)(x[i] & 3);
+    test_operand_t bools = {ap_dense(VNPU_SPACE_SRAM, VNPU_BOOL, 0, ROWS, COLS, 0), flags,
+                            sizeof flags};
     test_operand_t *ops[5] = {&row, &bools};
     run_insn_ok(&env, int_insn(VNPU_OP_V_REDUCE, VNPU_R_ADD, VNPU_U_COPY), ops);
     for (uint32_t r = 0; r < ROWS; r++) {
         int64_t want = 0;
-        for (uint32_t c = 0; c < COLS; c++) want += flags[r * COLS + c] != 0;
+        for (uint32_t c = 0; c < COLS; c++)
+            want += flags[r * COLS + c] != 0;
         cr_assert_eq(sums[r], want);
     }
     test_operand_t *choice[5] = {&dst, &bools, &src, &src};
@@ -368,7 +425,8 @@ Test(exec_types, integer_division_by_zero_is_a_fault) {
         test_operand_t b = {ap_dense(VNPU_SPACE_SRAM, VNPU_I32, 0, 3, 0, 0), y, 12};
         test_operand_t *ops[5] = {&dst, &a, &b};
         sim_error_t err = {0};
-        cr_assert_eq(run_insn(&env, int_insn(VNPU_OP_V_BINARY, funcs[f], 0), ops, NULL, 0, &err), SIM_ERROR_ILLEGAL_INSTRUCTION);
+        cr_assert_eq(run_insn(&env, int_insn(VNPU_OP_V_BINARY, funcs[f], 0), ops, NULL, 0, &err),
+                     SIM_ERROR_ILLEGAL_INSTRUCTION);
         cr_assert_not_null(strstr(err.text, "integer division by zero"), "%s", err.text);
     }
     env_close(&env);
@@ -383,7 +441,8 @@ Test(exec_types, timing_mode_computes_integers_only) {
     int32_t x[COUNT], y[COUNT], sums[1] = {-1};
     float f[COUNT];
     uint8_t flags[COUNT];
-    for (int32_t i = 0; i < COUNT; i++) x[i] = i, y[i] = 1000, f[i] = (float)i;
+    for (int32_t i = 0; i < COUNT; i++)
+        x[i] = i, y[i] = 1000, f[i] = (float)i;
     memset(flags, 0xff, COUNT);
     test_operand_t ints = {ap_dense(VNPU_SPACE_SRAM, VNPU_I32, 0, COUNT, 0, 0), x, sizeof x};
     test_operand_t result = {ap_dense(VNPU_SPACE_SRAM, VNPU_I32, 0, COUNT, 0, 0), y, sizeof y};
@@ -396,7 +455,8 @@ Test(exec_types, timing_mode_computes_integers_only) {
 
     test_operand_t *add[5] = {&result, &ints, &ints, NULL, &sum};
     run_insn_ok(&env, int_insn(VNPU_OP_V_BINARY, VNPU_B_ADD, 0), add);
-    for (int32_t i = 0; i < COUNT; i++) cr_assert_eq(y[i], 2 * i);
+    for (int32_t i = 0; i < COUNT; i++)
+        cr_assert_eq(y[i], 2 * i);
     cr_assert_eq(sums[0], COUNT * (COUNT - 1));
 
     /* An integer against a float argument: everything is known. */
@@ -406,16 +466,19 @@ Test(exec_types, timing_mode_computes_integers_only) {
     uint64_t argument_bits = dev_f32_bits(7.5f);
     sim_error_t err = {0};
     cr_assert_eq(run_insn(&env, compare, less, &argument_bits, 1, &err), SIM_OK, "%s", err.text);
-    for (int32_t i = 0; i < COUNT; i++) cr_assert_eq(flags[i], i < 8);
+    for (int32_t i = 0; i < COUNT; i++)
+        cr_assert_eq(flags[i], i < 8);
 
     /* A bool of unknown floats is 0, a float is not touched. */
     test_operand_t *unknown[5] = {&bools, &floats, &threshold};
     cr_assert_eq(run_insn(&env, compare, unknown, &argument_bits, 1, &err), SIM_OK, "%s", err.text);
-    for (int32_t i = 0; i < COUNT; i++) cr_assert_eq(flags[i], 0);
+    for (int32_t i = 0; i < COUNT; i++)
+        cr_assert_eq(flags[i], 0);
     test_operand_t *exponential[5] = {&floats, &floats};
     vnpu_insn_t unary = dev_image_insn(VNPU_OP_V_UNARY);
     unary.func = VNPU_U_EXP;
     run_insn_ok(&env, unary, exponential);
-    for (int32_t i = 0; i < COUNT; i++) cr_assert_eq(f[i], (float)i);
+    for (int32_t i = 0; i < COUNT; i++)
+        cr_assert_eq(f[i], (float)i);
     env_close(&env);
 }

@@ -51,14 +51,16 @@ Test(memory, allocations_are_aligned_disjoint_and_deterministic) {
         cr_assert_eq(left, total);
         cr_assert_eq(total, 64 * MIB);
         cr_assert_gt(peak, 0);
-        cr_assert_eq(alloc(memory, 3, total), DEV_MEMORY_BASE, "all blocks have grown together again");
+        cr_assert_eq(alloc(memory, 3, total), DEV_MEMORY_BASE,
+                     "all blocks have grown together again");
         dev_memory_destroy(memory);
     }
 }
 
 Test(memory, best_fit_takes_the_smallest_hole) {
     dev_memory_t *memory = open_memory(MIB, DEV_BACKING_FULL, 0);
-    uint64_t a = alloc(memory, 1, 4096), keep1 = alloc(memory, 1, 512), b = alloc(memory, 1, 1024), keep2 = alloc(memory, 1, 512);
+    uint64_t a = alloc(memory, 1, 4096), keep1 = alloc(memory, 1, 512), b = alloc(memory, 1, 1024),
+             keep2 = alloc(memory, 1, 512);
     cr_assert_eq(dev_memory_free(memory, 1, a, NULL), SIM_OK);
     cr_assert_eq(dev_memory_free(memory, 1, b, NULL), SIM_OK);
     cr_assert_eq(alloc(memory, 1, 1000), b);
@@ -100,7 +102,11 @@ Test(memory, translation_is_exact_to_the_byte) {
     memset(host, 1, 1000);
     cr_assert_eq(dev_memory_translate(memory, 1, a + 10, 990, NULL), host + 10);
     cr_assert_not_null(dev_memory_translate(memory, 0, b, 512, NULL), "owner 0 is any");
-    const struct { uint32_t owner; uint64_t address, bytes; const char *reason; } bad[] = {
+    const struct {
+        uint32_t owner;
+        uint64_t address, bytes;
+        const char *reason;
+    } bad[] = {
         {1, a, 1001, "past the end of the allocation"},
         {1, a + 1000, 1, "past the end of the allocation"},
         {1, a - 1, 2, "not a device address"},
@@ -112,7 +118,8 @@ Test(memory, translation_is_exact_to_the_byte) {
     };
     for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sim_error_t err = {0};
-        cr_assert_null(dev_memory_translate(memory, bad[i].owner, bad[i].address, bad[i].bytes, &err));
+        cr_assert_null(
+            dev_memory_translate(memory, bad[i].owner, bad[i].address, bad[i].bytes, &err));
         cr_assert_eq(err.status, SIM_ERROR_ILLEGAL_ADDRESS);
         cr_assert_not_null(strstr(err.text, bad[i].reason), "case %u: %s", i, err.text);
         cr_assert_not_null(strstr(err.text, "nearest allocation [0x"), "case %u: %s", i, err.text);
@@ -146,7 +153,8 @@ Test(memory, an_owners_end_frees_its_memory_and_its_bytes) {
     uint64_t next = alloc(memory, 5, 12 * MIB); /* the hole before the kept block */
     cr_assert_eq(next, DEV_MEMORY_BASE);
     const uint8_t *byte = dev_memory_translate(memory, 5, next, 12 * MIB, NULL);
-    for (uint32_t i = 0; i < 12 * MIB; i += 4096) cr_assert_eq(byte[i], 0, "the next owner reads zeros");
+    for (uint32_t i = 0; i < 12 * MIB; i += 4096)
+        cr_assert_eq(byte[i], 0, "the next owner reads zeros");
     dev_memory_destroy(memory);
 }
 
@@ -157,14 +165,16 @@ Test(memory, unknown_ranges) {
     uint64_t base = alloc(memory, 1, BYTES), seed = 7;
     uint8_t map[BYTES] = {0};
     for (uint32_t step = 0; step < 5000; step++) {
-        uint32_t low = (uint32_t)dev_test_between(&seed, 0, BYTES - 1), bytes = (uint32_t)dev_test_between(&seed, 0, step % 5 ? 30 : 900);
+        uint32_t low = (uint32_t)dev_test_between(&seed, 0, BYTES - 1),
+                 bytes = (uint32_t)dev_test_between(&seed, 0, step % 5 ? 30 : 900);
         if (low + bytes > BYTES) bytes = BYTES - low;
         uint32_t what = (uint32_t)dev_test_between(&seed, 0, 2);
         if (what == 0) dev_memory_mark_unknown(memory, base + low, bytes);
         if (what == 1) dev_memory_mark_known(memory, base + low, bytes);
         if (what < 2) memset(map + low, what == 0, bytes);
         bool is_known = memchr(map + low, 1, bytes) == NULL;
-        cr_assert_eq(dev_memory_is_known(memory, base + low, bytes), is_known, "step %u [%u, +%u)", step, low, bytes);
+        cr_assert_eq(dev_memory_is_known(memory, base + low, bytes), is_known, "step %u [%u, +%u)",
+                     step, low, bytes);
     }
     dev_memory_mark_unknown(memory, base, BYTES);
     cr_assert_eq(dev_memory_free(memory, 1, base, NULL), SIM_OK);

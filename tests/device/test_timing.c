@@ -178,7 +178,7 @@ Test(timing, a_missing_signal_is_a_deadlock_that_names_waiter_and_semaphore) {
     sim_error_t err = {0};
     sim_status_t status = bench_try(&bench, HEAD ".queue vector0\nv_unary.copy dst=y src0=x wait=full\n.queue matrix0\nmm dst=c src0=a src1=b signal=free\n", 1, &record, &err);
     cr_assert_eq(status, SIM_ERROR_DEADLOCK);
-    cr_assert(strstr(err.text, "vector0") != NULL && strstr(err.text, "semaphore 0") != NULL, "%s", err.text);
+    cr_assert(strstr(err.text, "vector0") != NULL && strstr(err.text, "semaphore 0 (full), it is 0") != NULL, "%s", err.text);
     bench_close(&bench);
 }
 
@@ -220,5 +220,22 @@ Test(timing, keep_saves_the_preload_only_of_the_same_weights) {
     }
     cr_assert_lt(cycles[1], cycles[0]);
     cr_assert_eq(cycles[2], cycles[0]);
+    bench_close(&bench);
+}
+
+/* Two trips, the second clipped away: its signal must wait for the first one's product. */
+Test(timing, an_empty_instruction_keeps_its_place) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    const char *head = HEAD ".ap ac sram f32 base=0 dims=[16:16, 16:1] clip=1:16:loop:0\n"
+                            ".ap bc sram f32 base=1024 dims=[16:16, 16:1] clip=0:16:loop:0\n";
+    char text[2000];
+    snprintf(text, sizeof text, "%s.queue matrix0\nloop 1\nmm dst=c src0=ac src1=bc notfirst=0 last=0 signal=full\nendloop\n"
+                                ".queue vector0\nv_unary.copy dst=y src0=x wait=full\n", head);
+    uint64_t whole = bench_cycles(&bench, text, 1);
+    snprintf(text, sizeof text, "%s.queue matrix0\nloop 2\nmm dst=c src0=ac src1=bc notfirst=0 first=0\n"
+                                "mm dst=c src0=ac src1=bc notfirst=0 last=0 signal=full\nendloop\n"
+                                ".queue vector0\nv_unary.copy dst=y src0=x wait=full\n", head);
+    cr_assert_eq(bench_cycles(&bench, text, 1), whole);
     bench_close(&bench);
 }

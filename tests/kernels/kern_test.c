@@ -174,8 +174,10 @@ void test_release(kern_tensor_t *tensor) {
 kern_tensor_t test_view(const kern_tensor_t *tensor, uint32_t ndims, const int64_t *size,
                         const int64_t *stride) {
     kern_tensor_t view = {.address = tensor->address, .dtype = tensor->dtype, .ndims = ndims};
-    memcpy(view.size, size, ndims * sizeof *size);
-    memcpy(view.stride, stride, ndims * sizeof *stride);
+    for (uint32_t d = 0; d < ndims; d++) {
+        view.size[d] = size[d];
+        view.stride[d] = stride[d];
+    }
     return view;
 }
 

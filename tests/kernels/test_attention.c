@@ -8,6 +8,10 @@ typedef struct attention_case {
     int64_t b, h, kv, s, skv, d;
 } attention_case_t;
 
+/* What check() makes operands of, and how close results must be. */
+static vnpu_dtype_t operand_type = VNPU_F32;
+static double tolerance = 1e-4;
+
 enum { TOKEN_MAJOR = 1, CAUSAL = 2, LSE = 4, MASK_KEYS = 8, MASK_FULL = 16, MASK_HEADS = 32 };
 
 static double *dump(const kern_tensor_t *t) {
@@ -50,7 +54,7 @@ static void check_row(const attention_case_t *c, const kern_attention_t *call, c
         for (int64_t j = 0; j < c->skv; j++)
             want += r->score[j] * r->v[((b * c->kv + kv) * c->skv + j) * c->d + d];
         want = sum > 0 ? want / sum : 0;
-        cr_assert(fabs(out[row * c->d + d] - want) < 1e-4,
+        cr_assert(fabs(out[row * c->d + d] - want) < tolerance,
                   "[%lld %lld %lld %lld] causal %d: b %lld h %lld query %lld: %g, not %g",
                   (long long)c->b, (long long)c->h, (long long)c->s, (long long)c->skv,
                   call->is_causal, (long long)b, (long long)h, (long long)i, out[row * c->d + d],
@@ -70,9 +74,10 @@ static void check(kern_context_t *context, const attention_case_t *c, uint32_t v
     int64_t ms[4] = {c->b, variant & MASK_HEADS ? c->h : 1,
                      variant & (MASK_FULL | MASK_HEADS) ? c->s : 1, c->skv};
     kern_attention_t call = {.scale = 0.3, .is_causal = variant & CAUSAL};
-    call.q = test_permuted(VNPU_F32, 4, qs, order), call.k = test_permuted(VNPU_F32, 4, ks, order);
-    call.v = test_permuted(VNPU_F32, 4, ks, order),
-    call.out = test_permuted(VNPU_F32, 4, qs, order);
+    call.q = test_permuted(operand_type, 4, qs, order),
+    call.k = test_permuted(operand_type, 4, ks, order);
+    call.v = test_permuted(operand_type, 4, ks, order),
+    call.out = test_permuted(operand_type, 4, qs, order);
     kern_tensor_t mask = test_tensor(VNPU_F32, 4, ms), lse = test_tensor(VNPU_F32, 3, qs);
     for (int64_t i = 0; i < test_numel(&mask); i++) { /* some keys out; some rows without any */
         if (test_random() % 4 == 0 || i / c->skv % 11 == 5) test_set(&mask, i, -INFINITY);
@@ -155,4 +160,20 @@ Test(attention, empty_and_refusals) {
     cr_assert_eq(kern_attention(context, 0, &call), VNPU_ERROR_UNSUPPORTED);
     test_release(&call.q), test_release(&call.k);
     test_close(context);
+}
+
+/* Weights are rounded to bf16 between the products; the sums are not. */
+Test(attention, bf16, .timeout = 200) {
+    static const attention_case_t cases[] = {{2, 4, 4, 65, 70, 32}, {1, 2, 1, 40, 2000, 16}};
+    operand_type = VNPU_BF16;
+    tolerance = 0.06;
+    for (uint32_t m = 0; m < test_num_machines; m += 2) {
+        kern_context_t *context = test_open(m);
+        for (uint32_t c = 0; c < 2; c++) {
+            check(context, &cases[c], 0);
+            check(context, &cases[c], TOKEN_MAJOR | CAUSAL);
+            check(context, &cases[c], MASK_FULL);
+        }
+        test_close(context);
+    }
 }

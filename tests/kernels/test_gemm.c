@@ -206,3 +206,30 @@ Test(gemm, refusals) {
     test_release(&call.a), test_release(&call.b), test_release(&call.out);
     test_close(context);
 }
+
+/* bf16 and f16 operands: small integers, so that every order of summation is exact. */
+Test(gemm, halves) {
+    static const vnpu_dtype_t types[] = {VNPU_BF16, VNPU_F16};
+    for (uint32_t m = 0; m < test_num_machines; m += 2) {
+        kern_context_t *context = test_open(m);
+        for (int t = 0; t < 2; t++) {
+            kern_gemm_t call = {.alpha = 1};
+            call.a = test_tensor(types[t], 2, (int64_t[]){37, 131});
+            call.b = test_tensor(types[t], 2, (int64_t[]){131, 45});
+            call.out = test_tensor(VNPU_F32, 2, (int64_t[]){37, 45});
+            for (int64_t i = 0; i < test_numel(&call.a); i++)
+                test_set(&call.a, i, (double)(test_random() % 9) - 4);
+            for (int64_t i = 0; i < test_numel(&call.b); i++)
+                test_set(&call.b, i, (double)(test_random() % 9) - 4);
+            test_ok(context, kern_gemm(context, 0, &call), "halves");
+            for (int64_t i = 0; i < 37 * 45; i++) {
+                double sum = 0;
+                for (int64_t k = 0; k < 131; k++)
+                    sum += test_get(&call.a, i / 45 * 131 + k) * test_get(&call.b, k * 45 + i % 45);
+                cr_assert_eq(test_get(&call.out, i), sum);
+            }
+            test_release(&call.a), test_release(&call.b), test_release(&call.out);
+        }
+        test_close(context);
+    }
+}

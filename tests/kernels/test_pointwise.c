@@ -262,6 +262,10 @@ Test(pointwise, refusals) {
     cr_assert_eq(kern_pointwise(context, 0, &call), VNPU_ERROR_UNSUPPORTED);
     cr_assert(strstr(kern_error_detail(context), "f8e4m3"));
     call.input[0] = a;
+    call.out.stride[0] = 0;
+    cr_assert_eq(kern_pointwise(context, 0, &call), VNPU_ERROR_INVALID_VALUE);
+    cr_assert(strstr(kern_error_detail(context), "overlap"));
+    call.out.stride[0] = 1;
     call.input[0].address = 0;
     cr_assert_eq(kern_pointwise(context, 0, &call), VNPU_ERROR_INVALID_VALUE);
     test_release(&a), test_release(&b);

@@ -53,11 +53,11 @@ def test_pytest_xml_is_counted(tmp_path):
         "<testsuites><testsuite><testcase name='a'/><testcase name='b'><failure/></testcase>"
         "<testcase name='c'><skipped/></testcase><testcase name='d'><error/></testcase></testsuite></testsuites>"
     )
-    assert counts(run_tests.count_junit(path, 1, "")) == (1, 2, 1)
+    assert counts(run_tests.count_junit(path, 1, "p")) == (1, 2, 1)
     path.write_text("<testsuites><testsuite/></testsuites>")
-    assert counts(run_tests.count_junit(path, 5, "")) == (0, 1, 0)
+    assert counts(run_tests.count_junit(path, 5, "p")) == (0, 1, 0)
     path.write_text("<testsuites><testsuite><testcase name='a'/></testsuite></testsuites>")
-    assert counts(run_tests.count_junit(path, 2, "")) == (1, 1, 0)
+    assert counts(run_tests.count_junit(path, 2, "p")) == (1, 1, 0)
 
 
 def test_plain_programs_pass_on_exit_code_and_silence(tmp_path):

@@ -311,7 +311,11 @@ Outcome fill_tensor(OpCall &call) {
     TORCH_CHECK(value.dim() == 0,
                 "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
                 " dimensions.");
-    self.copy_(value.expand(self.sizes()));
+    if (value.device().is_cpu()) {
+        self.fill_(value.item());
+    } else {
+        self.copy_(value.expand(self.sizes()));
+    }
     return call.done(self);
 }
 

@@ -62,11 +62,15 @@ std::string op_name(const c10::OperatorHandle &op) {
     return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-std::string first_dtype(const c10::OperatorHandle &op, const torch::jit::Stack &stack) {
+// Type of an operator's work: the first float operand's, else the first operand's.
+std::string main_dtype(const c10::OperatorHandle &op, const torch::jit::Stack &stack) {
     const char *name = "";
+    bool is_float = false;
     for_each_tensor(op, stack, [&](const at::Tensor &tensor, bool) {
-        if (*name == '\0') {
+        const bool is_better = tensor.is_floating_point() && !is_float;
+        if (*name == '\0' || is_better) {
             name = dtype_name(tensor.scalar_type());
+            is_float = tensor.is_floating_point();
         }
     });
     return name;
@@ -187,7 +191,7 @@ OpScope::OpScope(const c10::OperatorHandle &op, const torch::jit::Stack &stack)
     }
     t_tag = g_next_tag.fetch_add(1, std::memory_order_relaxed) + 1;
     vnpu_sim_set_tag(t_tag);
-    OpRecord record{t_tag, op_name(op), first_dtype(op, stack), input_shapes(op, stack), false,
+    OpRecord record{t_tag, op_name(op), main_dtype(op, stack), input_shapes(op, stack), false,
                     0,     {}};
     Recorder &to = recorder();
     std::lock_guard<std::mutex> guard(to.mutex);

@@ -45,8 +45,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
         c10::DeviceCapability capability;
         capability.capability_data.capability_bits =
             1ull << c10::kIndex_Byte | 1ull << c10::kIndex_Char | 1ull << c10::kIndex_Short |
-            1ull << c10::kIndex_Int | 1ull << c10::kIndex_Long | 1ull << c10::kIndex_Float |
-            1ull << c10::kIndex_Bool;
+            1ull << c10::kIndex_Int | 1ull << c10::kIndex_Long | 1ull << c10::kIndex_Half |
+            1ull << c10::kIndex_BFloat16 | 1ull << c10::kIndex_Float | 1ull << c10::kIndex_Bool;
         return capability;
     }
 

@@ -111,6 +111,10 @@ class MergedIndex {
     bool is_first_ = true;
 };
 
+int64_t truncated(const at::Scalar &value) {
+    return value.isFloatingPoint() ? static_cast<int64_t>(value.toDouble()) : value.to<int64_t>();
+}
+
 // The run of indexed dimensions of index.Tensor_out.
 struct IndexPlan {
     int64_t first = -1, count = 0;
@@ -218,10 +222,12 @@ Outcome arange_out(OpCall &call) {
     TORCH_CHECK((step.toDouble() > 0) == (end.toDouble() >= start.toDouble()) ||
                     start.toDouble() == end.toDouble(),
                 "upper bound and lower bound inconsistent with step sign");
-    int64_t count = 0;
-    if (start.isIntegral(false) && end.isIntegral(false) && step.isIntegral(false)) {
-        const int64_t by = step.to<int64_t>();
-        count = (end.to<int64_t>() - start.to<int64_t>() + by - (by > 0 ? 1 : -1)) / by;
+    int64_t count = 0; // as the CPU counts: int64 in integers, every other type in doubles
+    if (out.scalar_type() == at::kLong) {
+        const int64_t by = truncated(step);
+        TORCH_CHECK(by != 0, "step must be nonzero");
+        count =
+            std::max<int64_t>(0, (truncated(end) - truncated(start) + by - (by > 0 ? 1 : -1)) / by);
     } else {
         count =
             static_cast<int64_t>(std::ceil((end.toDouble() - start.toDouble()) / step.toDouble()));
@@ -240,10 +246,8 @@ Outcome arange_out(OpCall &call) {
     }
     kern.num_scalars = 2;
     if (is_integer) {
-        kern.scalar_i[0] =
-            start.isFloatingPoint() ? static_cast<int64_t>(start.toDouble()) : start.to<int64_t>();
-        kern.scalar_i[1] =
-            step.isFloatingPoint() ? static_cast<int64_t>(step.toDouble()) : step.to<int64_t>();
+        kern.scalar_i[0] = truncated(start);
+        kern.scalar_i[1] = truncated(step);
     } else {
         kern.scalar_f[0] = start.toDouble();
         kern.scalar_f[1] = step.toDouble();

@@ -1,11 +1,15 @@
 // Operators that work on rows: softmax, layer norm, reductions.
+#include <cmath>
 #include <limits>
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/abs.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/sub.h>
 
 #include "torch_plugin/csrc/vnpu_tensor.h"
@@ -176,12 +180,18 @@ Outcome native_layer_norm(OpCall &call) {
                 "Given normalized_shape=", at::IntArrayRef(shape),
                 ", expected input with shape [*, ...], but got input of size", input.sizes());
     const at::Tensor weight = call.optional_tensor(2), bias = call.optional_tensor(3);
+    if (!(call.arg(4).toDouble() > 0.0)) {
+        return call.host("the kernel takes a positive eps only");
+    }
     const int64_t rows_dims = input.dim() - norm_dims;
     std::vector<int64_t> stat_sizes = input.sizes().slice(0, static_cast<size_t>(rows_dims)).vec();
     stat_sizes.resize(static_cast<size_t>(input.dim()), 1);
     const at::Tensor out = at::empty(input.sizes(), input.options());
-    const at::Tensor mean = at::empty(stat_sizes, input.options().dtype(at::kFloat));
-    const at::Tensor rstd = at::empty(stat_sizes, input.options().dtype(at::kFloat));
+    // Statistics in the type of the weights, f32 when that is not the input's, as on the CPU.
+    const bool is_mixed = weight.defined() && weight.scalar_type() != input.scalar_type();
+    const at::ScalarType stat_type = is_mixed ? at::kFloat : input.scalar_type();
+    const at::Tensor mean = at::empty(stat_sizes, input.options().dtype(stat_type));
+    const at::Tensor rstd = at::empty(stat_sizes, input.options().dtype(stat_type));
     if (input.numel() == 0) {
         mean.fill_(std::numeric_limits<double>::quiet_NaN());
         rstd.fill_(std::numeric_limits<double>::quiet_NaN());
@@ -257,10 +267,32 @@ Outcome all_all_out(OpCall &call) {
 
 // linalg_vector_norm.out(self, ord, dim, keepdim, *, dtype, out)
 Outcome vector_norm_out(OpCall &call) {
-    if (call.scalar(1).toDouble() != 2.0) {
-        return call.host("only the 2-norm");
+    const at::Tensor self = call.tensor(0), out = call.out();
+    const double order = call.scalar(1).toDouble();
+    const std::vector<int64_t> dims = call.integers(2);
+    const bool keepdim = call.boolean(3);
+    if (order == 2.0) {
+        return reduce(call, KERN_NORM2, self, dims, keepdim, out);
     }
-    return reduce(call, KERN_NORM2, call.tensor(0), call.integers(2), call.boolean(3), call.out());
+    if (self.scalar_type() != at::kFloat || out.scalar_type() != at::kFloat) {
+        return call.host("norms of other orders only in float32");
+    }
+    if (order == 0.0) {
+        return reduce(call, KERN_SUM, at::ne(self, 0), dims, keepdim, out);
+    }
+    const at::Tensor sizes = at::abs(self);
+    if (order == 1.0) {
+        return reduce(call, KERN_SUM, sizes, dims, keepdim, out);
+    }
+    if (std::isinf(order)) {
+        return reduce(call, order > 0 ? KERN_AMAX : KERN_AMIN, sizes, dims, keepdim, out);
+    }
+    const Outcome outcome = reduce(call, KERN_SUM, at::pow(sizes, order), dims, keepdim, out);
+    if (outcome == Outcome::done) {
+        at::Tensor root = out;
+        at::pow_out(root, out, 1.0 / order);
+    }
+    return outcome;
 }
 
 } // namespace ops

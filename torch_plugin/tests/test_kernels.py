@@ -178,6 +178,76 @@ def test_attention_choice_follows_the_switches(monkeypatch):
     assert "aten::bmm.out" not in names[1]
 
 
+def test_extremes_with_their_places():
+    x = randn(5, 4, 33)
+    x[0, 0, 7] = x[0, 0].max()
+    x[1, 2, 5] = float("nan")
+    for values in (x, (x.nan_to_num() * 2).long(), x > 0, (x.nan_to_num() * 3).to(torch.bfloat16)):
+        for dim in (0, 1, -1):
+            if values.dtype != torch.bool:
+                compare(lambda t, d=dim: t.argmax(d), values)
+                compare(lambda t, d=dim: t.argmin(d, keepdim=True), values)
+            compare(lambda t, d=dim: tuple(t.max(d)), values)
+            compare(lambda t, d=dim: tuple(t.min(d, keepdim=True)), values)
+    compare(torch.argmax, x)
+    compare(torch.argmin, x[2:])
+    compare(torch.argmax, torch.tensor(3.0))
+
+
+def test_norms_and_losses():
+    x, y = randn(4, 9), randn(4, 9, seed=1)
+    for order in (0, 1, 2, 3, 0.5, float("inf"), float("-inf")):
+        compare(lambda t, o=order: torch.linalg.vector_norm(t, o, dim=1), x, atol=1e-4, rtol=1e-4)
+    for reduction in ("none", "mean", "sum"):
+        compare(lambda a, b, r=reduction: F.mse_loss(a, b, reduction=r), x, y)
+    compare(lambda t, low, high: t.clamp(low, high), x, y - 0.5, y + 0.5)
+    compare(lambda t, low: t.clamp(min=low), x, y[0])
+    compare(lambda t, high: t.clamp(max=high), x, y[:, :1])
+    compare(torch.lerp, x, y, torch.rand(4, 9, generator=torch.Generator().manual_seed(2)))
+    compare(torch.rsub, x, y)
+
+
+def test_moments_and_triangles():
+    x = randn(4, 5, 6)
+    for function in (torch.var, torch.std):
+        compare(lambda t, f=function: f(t, 1), x)
+        compare(lambda t, f=function: f(t), x)
+        compare(lambda t, f=function: f(t, (0, 2), correction=0, keepdim=True), x)
+    compare(lambda t: torch.var_mean(t, -1), x)
+    compare(lambda t: torch.std_mean(t, (0, 1)), x)
+    for diagonal in (-2, 0, 1):
+        compare(lambda t, d=diagonal: t.tril(d), x)
+        compare(lambda t, d=diagonal: t.triu(d), x[:, :, :3])
+    compare(torch.tril, torch.ones(7, 7, dtype=torch.bool))
+    compare(torch.triu, torch.arange(12).view(3, 4))
+
+
+def test_transformer_inference_paths():
+    torch.manual_seed(0)
+    padding = torch.zeros(2, 9, dtype=torch.bool)
+    padding[1, 6:] = True
+    causal = torch.ones(9, 9, dtype=torch.bool).triu(1)
+    for norm_first, activation in ((False, "relu"), (True, "gelu")):
+        layer = torch.nn.TransformerEncoderLayer(
+            32, 4, 64, batch_first=True, norm_first=norm_first, activation=activation
+        ).eval()
+        x = randn(2, 9, 32)
+        with torch.no_grad():
+            for kwargs in ({}, {"src_mask": causal}, {"src_key_padding_mask": padding}):
+                want = layer.to("cpu")(x, **kwargs)
+                got = layer.to(DEVICE)(x.to(DEVICE), **{key: mask.to(DEVICE) for key, mask in kwargs.items()})
+                torch.testing.assert_close(got.cpu(), want, atol=1e-4, rtol=1e-4)
+    attention = torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
+    with torch.no_grad():
+        for kwargs in ({}, {"average_attn_weights": False}, {"need_weights": False}):
+            want = attention.to("cpu")(x, x, x, **kwargs)
+            got = attention.to(DEVICE)(*[x.to(DEVICE)] * 3, **kwargs)
+            for expected, actual in zip(want, got, strict=True):
+                assert (expected is None) == (actual is None)
+                if expected is not None:
+                    torch.testing.assert_close(actual.cpu(), expected, atol=1e-4, rtol=1e-4)
+
+
 def test_embedding_and_index():
     table, index = randn(50, 12), torch.tensor([[3, 49, 0], [7, 7, 1]])
     compare(lambda t, i: F.embedding(i, t), table, index)
@@ -224,9 +294,22 @@ def test_backward_formulas():
         lambda t: F.relu(t).square().sum(),
         lambda t: (t @ t.t()).exp().mean(),
         lambda t: torch.sqrt(t.abs() + 1).sum(),
+        lambda t: F.layer_norm(t, (10,)).pow(3).sum(),
     ):
         a = x.clone().requires_grad_()
         b = x.to(DEVICE).requires_grad_()
         function(a).backward()
         function(b).backward()
         torch.testing.assert_close(b.grad.cpu(), a.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_layer_norm_backward():
+    for shape, norm in (((4, 6, 10), (10,)), ((4, 6, 10), (6, 10)), ((10,), (10,))):
+        results = []
+        for device in ("cpu", DEVICE):
+            tensors = [randn(*shape), randn(*norm, seed=1), randn(*norm, seed=2)]
+            tensors = [tensor.to(device).requires_grad_() for tensor in tensors]
+            F.layer_norm(tensors[0], norm, tensors[1], tensors[2]).pow(3).sum().backward()
+            results.append([tensor.grad.cpu() for tensor in tensors])
+        for want, got in zip(*results, strict=True):
+            torch.testing.assert_close(got, want, atol=1e-3, rtol=1e-4)

@@ -21,7 +21,7 @@ _STEPS = [
     ),
     (
         "autoload through `import torch`",
-        "import torch; print('torch.vnpu' if torch.vnpu.is_available() else 'no device')",
+        "import torch\nif not torch.vnpu.is_available(): raise SystemExit('no device')\nprint('torch.vnpu')",
         {},
     ),
     ("start the device", "import torch, torch_vnpu; print(torch.vnpu.get_device_properties())", {}),

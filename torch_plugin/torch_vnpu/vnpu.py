@@ -129,8 +129,8 @@ def get_device_capability(which: Any = None) -> dict[str, Any]:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """bf16 tensors are stored, converted and computed in f32; the matrix units of this version do not take them."""
-    return including_emulation
+    """Whether the matrix units multiply bf16; with emulation, everything that is stored in bf16 is computed in f32."""
+    return including_emulation or torch.bfloat16 in get_amp_supported_dtype()
 
 
 def synchronize(which: Any = None) -> None:
@@ -327,7 +327,9 @@ def seed_all() -> None:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    return [torch.bfloat16, torch.float16]
+    """Types that torch.autocast may take: the short floats that the matrix units of this chip multiply."""
+    rates = _C._machine()["matrix_rate"]  # by type code of the instruction set
+    return [dtype for dtype, code in ((torch.bfloat16, 2), (torch.float16, 3)) if rates[code][0] > 0]
 
 
 # --- plumbing ----------------------------------------------------------------------------------------------------------

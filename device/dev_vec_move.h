@@ -1,14 +1,18 @@
-/* 4-byte transpose for the levels that have AVX2: 8 x 8 blocks in registers, edges one by one. */
-#ifndef DEV_VEC_TRANSPOSE_H
-#define DEV_VEC_TRANSPOSE_H
+/* Moves for the levels that have AVX2: a 4-byte transpose of 8 x 8 blocks in registers, copies past
+ * the caches. */
+#ifndef DEV_VEC_MOVE_H
+#define DEV_VEC_MOVE_H
 
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-static inline void transpose_8x8(float *dst, int64_t dst_stride, const float *src, int64_t src_stride) {
+static inline void transpose_8x8(float *dst, int64_t dst_stride, const float *src,
+                                 int64_t src_stride) {
     __m256 r[8], t[8];
-    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(src + i * src_stride);
+    for (int i = 0; i < 8; i++)
+        r[i] = _mm256_loadu_ps(src + i * src_stride);
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
@@ -25,8 +29,23 @@ static inline void transpose_8x8(float *dst, int64_t dst_stride, const float *sr
     }
 }
 
-static void transpose_words(uint32_t *dst, int64_t dst_stride, const uint32_t *src, int64_t src_stride,
-                            size_t rows, size_t cols) {
+static void stream_bytes(void *dst, const void *src, size_t bytes) {
+    uint8_t *to = dst;
+    const uint8_t *from = src;
+    size_t i = (64 - (uintptr_t)to % 64) % 64; /* whole lines only */
+    if (i > bytes) i = bytes;
+    memcpy(to, from, i);
+    for (; i + 64 <= bytes; i += 64) {
+        __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)(from + i));
+        __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(from + i + 32));
+        _mm256_stream_si256((__m256i *)(void *)(to + i), low);
+        _mm256_stream_si256((__m256i *)(void *)(to + i + 32), high);
+    }
+    memcpy(to + i, from + i, bytes - i);
+}
+
+static void transpose_words(uint32_t *dst, int64_t dst_stride, const uint32_t *src,
+                            int64_t src_stride, size_t rows, size_t cols) {
     size_t whole_rows = rows - rows % 8, whole_cols = cols - cols % 8;
     /* Panels of 32 source columns: their destination rows stay in the first-level cache. */
     for (size_t panel = 0; panel < whole_cols; panel += 32) {

@@ -1,0 +1,440 @@
+#include "kernels/kern_gemm_plan.h"
+#include "kernels/kern_internal.h"
+
+typedef struct coder {
+    const kern_gemm_shape_t *shape;
+    const kern_gemm_plan_t *plan;
+    kern_builder_t *builder;
+    uint8_t arg_a, arg_b, arg_c, arg_out, arg_alpha, arg_beta;
+    uint32_t sram_a, sram_b, sram_c, sram_out, sram_temp, acc;
+    kern_ring_t a, b, c, result,
+        out;           /* a: what streams; b, c: panel and bias, or full tiles of c */
+    kern_ring_t fixed; /* rows that stay */
+} coder_t;
+
+static const kern_axis_t *axis_of(const coder_t *c, uint32_t x) {
+    return &c->plan->axis[x];
+}
+static uint8_t level_mask(const kern_axis_t *axis) {
+    return (uint8_t)(axis->level == VNPU_NO_LOOP ? 0u : 1u << axis->level);
+}
+static uint64_t padded(uint64_t elems, vnpu_dtype_t dtype) { /* elements between buffers */
+    return kern_align(elems * vnpu_dtype_bytes(dtype)) / vnpu_dtype_bytes(dtype);
+}
+static vnpu_dtype_t acc_dtype(const kern_gemm_shape_t *shape) {
+    return kern_dtype_is_float(shape->a_dtype) ? VNPU_F32 : VNPU_I32;
+}
+
+/* ---- moves ---- */
+
+/* Copies between a matrix in DRAM (strides over b, rows, cols) and a tile with row stride `pitch`,
+ * walking DRAM's shorter stride innermost. b_clip: the batch axis stays in the pattern when it is
+ * clipped. */
+typedef struct move {
+    uint8_t arg;
+    vnpu_dtype_t dtype;
+    const kern_axis_t *batch, *rows, *cols;
+    int64_t stride[3];
+    uint32_t sram;
+    int64_t row_pitch; /* 0: rows are not stored (a broadcast row) */
+    uint8_t level;
+    uint32_t buffers;
+    uint64_t buffer_elems;
+} move_t;
+
+static vnpu_insn_t *emit_move(const coder_t *c, kern_queue_t queue, const move_t *move) {
+    bool is_turned = move->row_pitch != 0 && move->stride[2] > move->stride[1] &&
+                     move->rows->tile > 1 && move->stride[1] != 0;
+    kern_term_t far[3] = {{move->batch, move->stride[0], false}};
+    kern_term_t near[3] = {{move->batch, 0, false}};
+    uint32_t count = 1;
+    for (uint32_t i = 0; i < 2; i++) {
+        bool is_row = (i == 0) != is_turned;
+        if (is_row && move->row_pitch == 0) continue;
+        far[count] =
+            (kern_term_t){is_row ? move->rows : move->cols, move->stride[is_row ? 1 : 2], false};
+        near[count] = (kern_term_t){far[count].axis, is_row ? move->row_pitch : 1, false};
+        count++;
+    }
+    vnpu_ap_t dram = kern_ap_terms(VNPU_SPACE_DRAM, move->dtype, 0, far, count, true);
+    vnpu_ap_t sram = kern_ap_terms(VNPU_SPACE_SRAM, move->dtype, move->sram, near, count, false);
+    dram.arg = move->arg;
+    kern_ap_rotate(&sram, move->level, move->buffers, move->buffer_elems);
+    kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
+    vnpu_insn_t *insn =
+        kern_emit(c->builder, queue, is_turned ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
+    bool is_store = queue == KERN_STORE;
+    insn->dst = kern_ap(c->builder, is_store ? &dram : &sram);
+    insn->src[0] = kern_ap(c->builder, is_store ? &sram : &dram);
+    return insn;
+}
+
+static uint64_t weight_elems(const coder_t *c) {
+    uint64_t elems = (uint64_t)axis_of(c, GEMM_K)->tile * axis_of(c, GEMM_N)->tile;
+    return c->plan->is_panel ? elems * axis_of(c, GEMM_K)->trips : elems;
+}
+
+/* Elements of a row of the a buffer, and of a buffer. */
+static uint64_t a_pitch(const coder_t *c) {
+    const kern_axis_t *k = axis_of(c, GEMM_K);
+    return c->plan->is_a_fixed ? (uint64_t)k->tile * k->trips : k->tile;
+}
+static uint64_t a_elems(const coder_t *c) {
+    return axis_of(c, GEMM_M)->tile * a_pitch(c);
+}
+static uint8_t a_level(const coder_t *c) {
+    return c->plan->is_a_fixed ? axis_of(c, GEMM_B)->level : c->plan->a_level;
+}
+static uint32_t a_buffers(const coder_t *c) {
+    return c->plan->is_a_fixed ? c->plan->fixed_buffers : c->plan->a_buffers;
+}
+
+static vnpu_insn_t *load_a(const coder_t *c) {
+    const kern_axis_t *k = axis_of(c, GEMM_K);
+    kern_axis_t all = kern_axis_make(k->size, k->size);
+    move_t move = {c->arg_a,
+                   c->shape->a_dtype,
+                   axis_of(c, GEMM_B),
+                   axis_of(c, GEMM_M),
+                   c->plan->is_a_fixed ? &all : k,
+                   {c->shape->a[0], c->shape->a[1], c->shape->a[2]},
+                   c->sram_a,
+                   (int64_t)a_pitch(c),
+                   a_level(c),
+                   a_buffers(c),
+                   padded(a_elems(c), c->shape->a_dtype)};
+    return emit_move(c, KERN_LOAD, &move);
+}
+
+/* The panel's k tiles follow each other. */
+static void walk_panel(const coder_t *c, vnpu_ap_t *ap) {
+    const kern_axis_t *k = axis_of(c, GEMM_K);
+    if (!c->plan->is_panel || k->level == VNPU_NO_LOOP) return;
+    ap->loop_inc[k->level] = (int32_t)(k->tile * axis_of(c, GEMM_N)->tile);
+}
+
+static vnpu_insn_t *load_b(const coder_t *c) {
+    const kern_axis_t *n = axis_of(c, GEMM_N), *k = axis_of(c, GEMM_K);
+    bool is_panel = c->plan->is_panel;
+    move_t move = {c->arg_b,
+                   c->shape->b_dtype,
+                   axis_of(c, GEMM_B),
+                   k,
+                   n,
+                   {c->shape->b[0], c->shape->b[1], c->shape->b[2]},
+                   c->sram_b,
+                   n->tile,
+                   is_panel ? c->plan->panel_level : c->plan->a_level,
+                   is_panel ? c->plan->panel_buffers : c->plan->a_buffers,
+                   padded(weight_elems(c), c->shape->b_dtype)};
+    vnpu_insn_t *insn = emit_move(c, KERN_LOAD, &move);
+    vnpu_ap_t sram = kern_ap_of(c->builder, insn->dst);
+    walk_panel(c, &sram);
+    insn->dst = kern_ap(c->builder, &sram);
+    return insn;
+}
+
+static vnpu_insn_t *load_c(const coder_t *c) {
+    const kern_axis_t *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N);
+    bool is_row = kern_gemm_has_row(c->shape);
+    move_t move = {c->arg_c,
+                   c->shape->c_dtype,
+                   axis_of(c, GEMM_B),
+                   m,
+                   n,
+                   {c->shape->c[0], c->shape->c[1], c->shape->c[2]},
+                   c->sram_c,
+                   is_row ? 0 : n->tile,
+                   is_row ? c->plan->panel_level : c->plan->tile_level,
+                   is_row ? c->plan->panel_buffers : c->plan->tile_buffers,
+                   padded(is_row ? n->tile : (uint64_t)m->tile * n->tile, c->shape->c_dtype)};
+    return emit_move(c, KERN_LOAD, &move);
+}
+
+static vnpu_insn_t *store_out(const coder_t *c) {
+    const kern_axis_t *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N);
+    move_t move = {c->arg_out,
+                   c->shape->out_dtype,
+                   axis_of(c, GEMM_B),
+                   m,
+                   n,
+                   {c->shape->out[0], c->shape->out[1], c->shape->out[2]},
+                   c->sram_out,
+                   n->tile,
+                   c->plan->tile_level,
+                   c->plan->tile_buffers,
+                   padded((uint64_t)m->tile * n->tile, c->shape->out_dtype)};
+    return emit_move(c, KERN_STORE, &move);
+}
+
+/* ---- array ---- */
+
+static void emit_mm(const coder_t *c) {
+    const kern_gemm_plan_t *plan = c->plan;
+    const kern_axis_t *b = axis_of(c, GEMM_B), *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N),
+                      *k = axis_of(c, GEMM_K);
+    kern_term_t left[3] = {{b, 0, false}, {m, (int64_t)a_pitch(c), true}, {k, 1, true}};
+    kern_term_t right[2] = {{k, n->tile, true}, {n, 1, true}};
+    kern_term_t result[3] = {{b, 0, false}, {m, n->tile, true}, {n, 1, true}};
+    vnpu_ap_t ap_a = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->a_dtype, c->sram_a, left, 3, false);
+    vnpu_ap_t ap_b = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->b_dtype, c->sram_b, right, 2, false);
+    vnpu_ap_t ap_d = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, result, 3, false);
+    kern_ap_rotate(&ap_a, a_level(c), a_buffers(c), padded(a_elems(c), c->shape->a_dtype));
+    if (plan->is_a_fixed && k->level != VNPU_NO_LOOP) ap_a.loop_inc[k->level] = (int32_t)k->tile;
+    kern_ap_rotate(&ap_b, plan->is_panel ? plan->panel_level : plan->a_level,
+                   plan->is_panel ? plan->panel_buffers : plan->a_buffers,
+                   padded(weight_elems(c), c->shape->b_dtype));
+    walk_panel(c, &ap_b);
+    kern_ap_rotate(&ap_d, plan->tile_level, plan->tile_buffers,
+                   padded((uint64_t)m->tile * n->tile, VNPU_F32));
+    vnpu_insn_t *insn = kern_emit(c->builder, KERN_MATRIX, VNPU_OP_MM);
+    insn->dst = kern_ap(c->builder, &ap_d);
+    insn->src[0] = kern_ap(c->builder, &ap_a);
+    insn->src[1] = kern_ap(c->builder, &ap_b);
+    insn->not_first = level_mask(k);
+    kern_wait(insn, c->a.full, plan->is_panel || plan->is_a_fixed ? 1 : 2);
+    kern_signal(insn, c->a.free, 1);
+    kern_signal(insn, c->result.full, 1);
+}
+
+/* ---- epilogue ---- */
+
+typedef enum place { PLACE_ACC, PLACE_C, PLACE_TEMP, PLACE_OUT, PLACE_ALPHA, PLACE_BETA } place_t;
+
+static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
+    const kern_gemm_plan_t *plan = c->plan;
+    const kern_gemm_shape_t *shape = c->shape;
+    const kern_axis_t *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N);
+    uint64_t tile = (uint64_t)m->tile * n->tile;
+    kern_term_t term[3] = {{axis_of(c, GEMM_B), 0, false}, {m, n->tile, false}, {n, 1, false}};
+    vnpu_ap_t ap = {0};
+    switch (place) {
+    case PLACE_ACC:
+        ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, term, 3, false);
+        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, padded(tile, VNPU_F32));
+        break;
+    case PLACE_OUT:
+        ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->out_dtype, c->sram_out, term, 3, false);
+        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->out_dtype));
+        break;
+    case PLACE_C:
+        if (kern_gemm_has_row(shape)) term[1].stride = 0;
+        ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->c_dtype, c->sram_c, term, 3, false);
+        if (kern_gemm_has_row(shape)) {
+            kern_ap_rotate(&ap, plan->panel_level, plan->panel_buffers,
+                           padded(n->tile, shape->c_dtype));
+        } else {
+            kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->c_dtype));
+        }
+        break;
+    case PLACE_TEMP:
+        ap = kern_ap_terms(VNPU_SPACE_SRAM, VNPU_F32, c->sram_temp, term, 3, false);
+        break;
+    case PLACE_ALPHA:
+    case PLACE_BETA:
+        term[1].stride = term[2].stride = 0;
+        ap = kern_ap_terms(VNPU_SPACE_ARG, VNPU_F32,
+                           8 * (int64_t)(place == PLACE_ALPHA ? c->arg_alpha : c->arg_beta), term,
+                           3, false);
+        break;
+    }
+    return ap;
+}
+
+static vnpu_insn_t *emit_vector(const coder_t *c, vnpu_op_t op, place_t dst, const place_t *src,
+                                uint32_t sources) {
+    vnpu_ap_t ap[4] = {place_ap(c, dst)};
+    vnpu_ap_t *list[4] = {&ap[0], &ap[1], &ap[2], &ap[3]};
+    for (uint32_t s = 0; s < sources; s++)
+        ap[s + 1] = place_ap(c, src[s]);
+    kern_ap_merge(list, sources + 1, 0);
+    vnpu_insn_t *insn = kern_emit(c->builder, KERN_VECTOR, op);
+    insn->dst = kern_ap(c->builder, &ap[0]);
+    for (uint32_t s = 0; s < sources; s++)
+        insn->src[s] = kern_ap(c->builder, &ap[s + 1]);
+    if (acc_dtype(c->shape) == VNPU_I32) insn->flags |= VNPU_F_INTEGER;
+    return insn;
+}
+
+uint8_t kern_gemm_activation(kern_activation_t activation) {
+    switch (activation) {
+    case KERN_ACT_NONE: return VNPU_U_COPY;
+    case KERN_ACT_RELU: return VNPU_U_RELU;
+    case KERN_ACT_GELU_ERF: return VNPU_U_GELU_ERF;
+    case KERN_ACT_GELU_TANH: return VNPU_U_GELU_TANH;
+    case KERN_ACT_SILU: return VNPU_U_SILU;
+    case KERN_ACT_TANH: return VNPU_U_TANH;
+    }
+    return VNPU_U_COPY;
+}
+
+/* alpha * acc + beta * c into `dst`; returns the instruction that reads the accumulator. */
+static vnpu_insn_t *emit_scale(const coder_t *c, place_t dst) {
+    const kern_gemm_shape_t *shape = c->shape;
+    vnpu_insn_t *insn;
+    if (!shape->has_c) {
+        insn = emit_vector(c, VNPU_OP_V_BINARY, dst, (place_t[]){PLACE_ACC, PLACE_ALPHA}, 2);
+        insn->func = VNPU_B_MUL;
+        return insn;
+    }
+    if (!shape->has_alpha && !shape->has_beta) {
+        insn = emit_vector(c, VNPU_OP_V_BINARY, dst, (place_t[]){PLACE_ACC, PLACE_C}, 2);
+        insn->func = VNPU_B_ADD;
+        return insn;
+    }
+    place_t addend = PLACE_C;
+    if (shape->has_alpha && shape->has_beta) {
+        insn = emit_vector(c, VNPU_OP_V_BINARY, PLACE_TEMP, (place_t[]){PLACE_C, PLACE_BETA}, 2);
+        insn->func = VNPU_B_MUL;
+        addend = PLACE_TEMP;
+    }
+    place_t scaled[3] = {PLACE_ACC, PLACE_ALPHA, addend};
+    if (!shape->has_alpha) {
+        scaled[0] = PLACE_C;
+        scaled[1] = PLACE_BETA;
+        scaled[2] = PLACE_ACC;
+    }
+    insn = emit_vector(c, VNPU_OP_V_BINARY, dst, scaled, 3);
+    insn->func = VNPU_B_MUL;
+    insn->func2 = VNPU_B_ADD;
+    return insn;
+}
+
+static void emit_epilogue(const coder_t *c) {
+    const kern_gemm_shape_t *shape = c->shape;
+    bool has_scale = shape->has_c || shape->has_alpha;
+    bool has_activation = shape->activation != KERN_ACT_NONE;
+    bool has_full_c = shape->has_c && !kern_gemm_has_row(shape);
+    if (has_full_c) kern_sync_wait(c->builder, KERN_VECTOR, c->c.full, 1);
+    kern_sync_wait(c->builder, KERN_VECTOR, c->out.free, 1);
+    /* In order: the accumulator is read by an instruction after this wait. */
+    kern_sync_wait(c->builder, KERN_VECTOR, c->result.full, axis_of(c, GEMM_K)->trips);
+    vnpu_insn_t *insn;
+    if (has_scale) {
+        bool is_wide = has_activation && shape->out_dtype != VNPU_F32;
+        place_t middle = is_wide ? PLACE_TEMP : PLACE_OUT;
+        insn = emit_scale(c, middle);
+        kern_signal(insn, c->result.free, 1);
+        if (has_full_c) kern_signal(insn, c->c.free, 1);
+        if (!has_activation) {
+            if (has_full_c) {
+                kern_signal(kern_emit(c->builder, KERN_VECTOR, VNPU_OP_FENCE), c->out.full, 1);
+            } else {
+                kern_signal(insn, c->out.full, 1);
+            }
+            return;
+        }
+        insn = emit_vector(c, VNPU_OP_V_UNARY, PLACE_OUT, &middle, 1);
+    } else {
+        insn = emit_vector(c, VNPU_OP_V_UNARY, PLACE_OUT, (place_t[]){PLACE_ACC}, 1);
+        kern_signal(insn, c->result.free, 1);
+    }
+    insn->func = kern_gemm_activation(shape->activation);
+    kern_signal(insn, c->out.full, 1);
+}
+
+/* ---- program ---- */
+
+static void declare(coder_t *c) {
+    const kern_gemm_shape_t *shape = c->shape;
+    const kern_gemm_plan_t *plan = c->plan;
+    kern_builder_t *b = c->builder;
+    uint64_t m = axis_of(c, GEMM_M)->tile, n = axis_of(c, GEMM_N)->tile;
+    c->arg_out = kern_arg(b, VNPU_ARG_OUT);
+    c->arg_a = kern_arg(b, VNPU_ARG_IN);
+    c->arg_b = kern_arg(b, VNPU_ARG_IN);
+    if (shape->has_c) c->arg_c = kern_arg(b, VNPU_ARG_IN);
+    if (shape->has_alpha) c->arg_alpha = kern_arg(b, VNPU_ARG_SCALAR);
+    if (shape->has_beta) c->arg_beta = kern_arg(b, VNPU_ARG_SCALAR);
+    uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
+    c->sram_a =
+        kern_sram(b, a_buffers(c) * kern_align(a_elems(c) * vnpu_dtype_bytes(shape->a_dtype)));
+    c->sram_b = kern_sram(b, weight_buffers *
+                                 kern_align(weight_elems(c) * vnpu_dtype_bytes(shape->b_dtype)));
+    c->sram_out =
+        kern_sram(b, plan->tile_buffers * kern_align(m * n * vnpu_dtype_bytes(shape->out_dtype)));
+    c->acc = kern_acc(b, plan->tile_buffers * kern_align(m * n * 4));
+    bool is_row = kern_gemm_has_row(shape);
+    uint32_t c_buffers = is_row ? plan->panel_buffers : plan->tile_buffers;
+    if (shape->has_c)
+        c->sram_c = kern_sram(
+            b, c_buffers * kern_align((is_row ? n : m * n) * vnpu_dtype_bytes(shape->c_dtype)));
+    if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
+    c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
+    c->result = kern_ring(b, KERN_VECTOR, plan->tile_buffers);
+    c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
+    if (plan->is_a_fixed) c->fixed = kern_ring(b, KERN_VECTOR, plan->fixed_buffers);
+    if (plan->is_panel) c->b = kern_ring(b, KERN_VECTOR, plan->panel_buffers);
+    if (shape->has_c) c->c = kern_ring(b, KERN_VECTOR, c_buffers);
+}
+
+static void open_axis(const coder_t *c, uint32_t x) {
+    if (axis_of(c, x)->level != VNPU_NO_LOOP) kern_loop(c->builder, axis_of(c, x)->trips);
+}
+static void close_axis(const coder_t *c, uint32_t x) {
+    if (axis_of(c, x)->level != VNPU_NO_LOOP) kern_end(c->builder);
+}
+
+static void emit_products(const coder_t *c) {
+    kern_builder_t *b = c->builder;
+    uint8_t row_loop = level_mask(axis_of(c, GEMM_M));
+    kern_sync_wait(b, KERN_MATRIX, c->result.free, 1);
+    open_axis(c, GEMM_K);
+    if (c->plan->is_panel) {
+        vnpu_insn_t *load = load_b(c);
+        load->first_only = row_loop;
+        kern_signal(load, c->b.full, 1);
+        kern_sync_wait(b, KERN_MATRIX, c->b.full, 1)->first_only = row_loop;
+    }
+    vnpu_insn_t *load = c->plan->is_a_fixed ? load_b(c) : load_a(c);
+    kern_wait(load, c->a.free, 1);
+    kern_signal(load, c->a.full, 1);
+    if (!c->plan->is_panel && !c->plan->is_a_fixed) kern_signal(load_b(c), c->a.full, 1);
+    emit_mm(c);
+    close_axis(c, GEMM_K);
+}
+
+void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan,
+                        kern_builder_t *builder) {
+    coder_t c = {.shape = shape, .plan = plan, .builder = builder};
+    declare(&c);
+    bool has_row = kern_gemm_has_row(shape);
+    open_axis(&c, GEMM_B);
+    if (plan->is_a_fixed) {
+        vnpu_insn_t *load = load_a(&c);
+        kern_wait(load, c.fixed.free, 1);
+        kern_signal(load, c.fixed.full, 1);
+        kern_sync_wait(builder, KERN_MATRIX, c.fixed.full, 1);
+    }
+    open_axis(&c, GEMM_N);
+    if (has_row) {
+        vnpu_insn_t *load = load_c(&c);
+        kern_wait(load, c.c.free, 1);
+        kern_signal(load, c.c.full, 1);
+        kern_sync_wait(builder, KERN_VECTOR, c.c.full, 1);
+    }
+    if (plan->is_panel) kern_sync_wait(builder, KERN_LOAD, c.b.free, 1);
+    open_axis(&c, GEMM_M);
+    emit_products(&c);
+    if (shape->has_c && !has_row) {
+        vnpu_insn_t *load = load_c(&c);
+        kern_wait(load, c.c.free, 1);
+        kern_signal(load, c.c.full, 1);
+    }
+    emit_epilogue(&c);
+    vnpu_insn_t *store = store_out(&c);
+    kern_wait(store, c.out.full, 1);
+    kern_signal(store, c.out.free, 1);
+    close_axis(&c, GEMM_M);
+    /* Every product with this panel is done (the epilogue waited for it), and so is every use of
+     * the bias. */
+    if (plan->is_panel || has_row) {
+        vnpu_insn_t *fence = kern_emit(builder, KERN_VECTOR, VNPU_OP_FENCE);
+        if (plan->is_panel) kern_signal(fence, c.b.free, 1);
+        if (has_row) kern_signal(fence, c.c.free, 1);
+    }
+    close_axis(&c, GEMM_N);
+    if (plan->is_a_fixed)
+        kern_sync_signal(builder, KERN_VECTOR, c.fixed.free, 1); /* its products were waited for */
+    close_axis(&c, GEMM_B);
+}
