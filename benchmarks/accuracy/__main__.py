@@ -20,13 +20,19 @@ DATA = Path(__file__).resolve().parent / "data"
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of measured files (default: the repository's)")
-    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME", help="only this set; repeatable")
+    parser.add_argument(
+        "--set", dest="sets", action="append", default=[], metavar="NAME", help="only this set; repeatable"
+    )
     parser.add_argument("--predict-only", action="store_true", help="no errors: the measured column may be absent")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results")
-    parser.add_argument("--fit", action="store_true", help="search the chip's fitted keys on the calibration rows and print them")
+    parser.add_argument(
+        "--fit", action="store_true", help="search the chip's fitted keys on the calibration rows and print them"
+    )
     parser.add_argument("--docs", action="store_true", help="rewrite docs/accuracy.md from the repository's data")
     parser.add_argument("--sample", type=int, metavar="N", help="about N rows of each set, evenly spaced")
-    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="override a key of every chip")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="override a key of every chip"
+    )
     parser.add_argument("--no-best", action="store_true", help="skip mapping `best` beside the chip's profile")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="device processes side by side")
     parser.add_argument("--list", action="store_true", help="names of the sets and their files")

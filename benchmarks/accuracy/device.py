@@ -16,13 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 MAX_DIMS, MAX_INPUTS, MAX_SCALARS, MAX_NODES = 8, 6, 8, 16
 DTYPES = {"f32": 1, "bf16": 2, "f16": 3, "i8": 6, "i32": 9}
 DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i8": 1, "i32": 4}
+REDUCTIONS = {"sum": 0, "mean": 1, "max": 2}
 UNSUPPORTED = 14
 ALIGNMENT = 512
 
 # Pointwise bodies: (kind, func, operands) per node; unary and binary codes are those of device/vnpu_isa.h.
 UNARY, BINARY, SELECT = 0, 1, 2
 INPUT, SCALAR, NODE = 0x00, 0x40, 0x80
-_EXP, _TANH, _SIGMOID, _RELU = 13, 19, 20, 5
+_EXP, _TANH, _SIGMOID, _RELU, _SQUARE, _GELU_TANH = 13, 19, 20, 5, 3, 24
 _ADD, _SUB, _MUL, _GT = 1, 2, 3, 16
 
 
@@ -170,9 +171,7 @@ class Device:
         self._kernels.kern_machine.restype = ctypes.POINTER(Machine)
         self._context = ctypes.c_void_p()
         self._check(self._driver.vnpu_init(0), "vnpu_init")
-        self._check_kernel(
-            self._kernels.kern_context_create(0, ctypes.byref(self._context)), "kern_context_create"
-        )
+        self._check_kernel(self._kernels.kern_context_create(0, ctypes.byref(self._context)), "kern_context_create")
         self._live: list[int] = []
         self.launch_gap_ps = int(self._kernels.kern_machine(self._context).contents.launch_gap_ps)
         self.clock_hz = int(self._kernels.kern_machine(self._context).contents.core_clock_hz)
@@ -219,10 +218,27 @@ class Device:
         count = 1
         for size in shape:
             count *= size
-        out = Tensor(address=self._alloc(max(count * DTYPE_BYTES[dtype], ALIGNMENT)), dtype=DTYPES[dtype], ndims=len(shape))
+        out = Tensor(
+            address=self._alloc(max(count * DTYPE_BYTES[dtype], ALIGNMENT)), dtype=DTYPES[dtype], ndims=len(shape)
+        )
         for d, (size, stride) in enumerate(zip(shape, strides_of(shape))):
             out.size[d], out.stride[d] = size, stride
         return out
+
+    def _operand(self, shape: Sequence[int], dtype: str, is_rows: bool, is_cols: bool) -> Tensor:
+        last = len(shape) - 1
+        if is_rows:
+            part = self.tensor([*shape[:-1], 1], dtype)
+            part.stride[last] = 0
+        elif is_cols:
+            part = self.tensor([*([1] * last), shape[-1]], dtype)
+            for d in range(last):
+                part.stride[d] = 0
+        else:
+            return self.tensor(shape, dtype)
+        for d, size in enumerate(shape):
+            part.size[d] = size
+        return part
 
     # ---- timing ----
 
@@ -276,9 +292,7 @@ class Device:
     def launch(self, name: str, argument: ctypes.Structure) -> dict[str, Any]:
         function = getattr(self._kernels, name)
         stream = ctypes.c_uint64(0)
-        return self.timed(
-            lambda: self._check_kernel(function(self._context, stream, ctypes.byref(argument)), name)
-        )
+        return self.timed(lambda: self._check_kernel(function(self._context, stream, ctypes.byref(argument)), name))
 
     # ---- operations ----
 
@@ -295,12 +309,14 @@ class Device:
             call.b.stride[first], call.b.stride[first + 1] = 1, k
         return self.launch("kern_gemm", call)
 
-    def pointwise(self, shape: Sequence[int], func: str, dtype: str = "f32") -> dict[str, Any]:
+    def pointwise(self, shape: Sequence[int], func: str, dtype: str = "f32",
+                  rows: Sequence[int] = (), cols: Sequence[int] = ()) -> dict[str, Any]:  # fmt: skip
+        """rows: inputs with one value per row (broadcast along the last dimension); cols: with one row for all."""
         nodes, inputs, scalars = EXPRESSIONS[func]
         call = Pointwise(name=func.encode(), num_inputs=inputs, num_scalars=len(scalars), num_nodes=len(nodes))
         call.out = self.tensor(shape, dtype)
         for i in range(inputs):
-            call.input[i] = self.tensor(shape, dtype)
+            call.input[i] = self._operand(shape, dtype, i in rows, i in cols)
         for i, value in enumerate(scalars):
             call.scalar_f[i] = value
         for i, (kind, code, operands) in enumerate(nodes):
@@ -308,6 +324,18 @@ class Device:
             for j, operand in enumerate(operands):
                 call.node[i].operand[j] = operand
         return self.launch("kern_pointwise", call)
+
+    def reduce(self, rows: int, cols: int, kind: str = "sum", dtype: str = "f32") -> dict[str, Any]:
+        """out[rows, 1] over the last dimension."""
+        out, source = self.tensor([rows, 1], dtype), self.tensor([rows, cols], dtype)
+        return self.timed(
+            lambda: self._check_kernel(
+                self._kernels.kern_reduce(
+                    self._context, ctypes.c_uint64(0), REDUCTIONS[kind], ctypes.byref(out), ctypes.byref(source), 2
+                ),
+                "kern_reduce",
+            )
+        )
 
     def softmax(self, rows: int, cols: int, dtype: str = "f32") -> dict[str, Any]:
         out, source = self.tensor([rows, cols], dtype), self.tensor([rows, cols], dtype)
@@ -405,11 +433,18 @@ EXPRESSIONS: dict[str, tuple[list[tuple[int, int, tuple[int, ...]]], int, list[f
         [1.0, 0.0, 1.6733, 1.0507],
     ),
 }
+EXPRESSIONS["exp_sub"] = ([(BINARY, _SUB, (INPUT, INPUT + 1)), (UNARY, _EXP, (NODE,))], 2, [])
+EXPRESSIONS["sub"] = ([(BINARY, _SUB, (INPUT, INPUT + 1))], 2, [])
+EXPRESSIONS["mul"] = ([(BINARY, _MUL, (INPUT, INPUT + 1))], 2, [])
+EXPRESSIONS["square"] = _unary(_SQUARE)
+EXPRESSIONS["gelu"] = _unary(_GELU_TANH)
+EXPRESSIONS["affine"] = ([(BINARY, _MUL, (INPUT, INPUT + 1)), (BINARY, _ADD, (NODE, INPUT + 2))], 3, [])
 EXPRESSIONS["parametric"] = EXPRESSIONS["leaky"]
 
 OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "gemm": Device.gemm,
     "pointwise": Device.pointwise,
+    "reduce": Device.reduce,
     "softmax": Device.softmax,
     "layer_norm": Device.layer_norm,
     "attention": Device.attention,

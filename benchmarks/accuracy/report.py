@@ -13,7 +13,9 @@ def number(value: float | None, digits: int = 1) -> str:
 
 def set_lines(result: Result, other: Result | None) -> list[str]:
     """One set: the numbers, what was refused, the worst rows, and mapping `best` beside the profile."""
-    head = f"{result['name']}: {result['config']}, mapping {result['mapping']}, {result['rows']} rows of {result['file']}"
+    head = (
+        f"{result['name']}: {result['config']}, mapping {result['mapping']}, {result['rows']} rows of {result['file']}"
+    )
     lines = [head]
     if "mean_pct" in result:
         lines.append(_numbers(result))

@@ -57,6 +57,4 @@ def baseline_errors(flops: Sequence[float], nbytes: Sequence[float], measured: S
     if not measured:
         return []
     constants = fit_baseline(flops, nbytes, measured)
-    return [
-        error_pct(float(constants @ np.array([1.0, f, b])), m) for f, b, m in zip(flops, nbytes, measured)
-    ]
+    return [error_pct(float(constants @ np.array([1.0, f, b])), m) for f, b, m in zip(flops, nbytes, measured)]

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from benchmarks.accuracy.rows import DataSet
-from benchmarks.accuracy.sets import tpuv4
+from benchmarks.accuracy.sets import gemmini, scalesim, tenstorrent, tpuv3, tpuv4, tpuv6e
 
-SETS: list[DataSet] = [*tpuv4.SETS]
+SETS: list[DataSet] = [
+    *tpuv3.SETS,
+    *tpuv4.SETS,
+    *tenstorrent.SETS,
+    *gemmini.SETS,
+    *scalesim.SETS,
+    *tpuv6e.SETS,
+]
 
 
 def by_name(name: str) -> DataSet:
