@@ -170,8 +170,7 @@ uint64_t sim_matrix_cold_cycles(const sim_matrix_spec_t *spec, uint32_t m, uint3
     return op.array_cycles;
 }
 
-static void count_bytes(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
-                        uint64_t bytes[2]) {
+void sim_matrix_bytes(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op, uint64_t bytes[2]) {
     bytes[0] = bytes[1] = 0;
     if (op->m == 0 || op->k == 0 || op->n == 0) return;
     roles_t roles = roles_of(spec, op->m, op->k, op->n);
@@ -222,7 +221,7 @@ static void begin(sim_matrix_t *unit, sim_matrix_op_t *op) {
     op->op.start = sim_clock_tick(clock, start);
     sim_tick_t min_ticks = sim_clock_tick(clock, start + op->array_cycles) - op->op.start;
     uint64_t bytes[2];
-    count_bytes(&unit->spec, op, bytes);
+    sim_matrix_bytes(&unit->spec, op, bytes);
     unit->current = op;
     op->span.owner = unit;
     sim_span_start(unit->engine, &op->span, clock, op->op.start, min_ticks, unit->share, bytes,

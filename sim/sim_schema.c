@@ -9,6 +9,7 @@
 #define GHZ       UINT64_C(1000000000)
 #define NS        UINT64_C(1000)
 #define MS        UINT64_C(1000000000)
+#define FJ        UINT64_C(100000000) /* most femtojoules of a small action */
 #define R(x)      ((uint64_t)(x) * 65536u) /* range of a RATIO */
 #define R_SMALL   64u                      /* 1/1024 */
 #define LABEL     .is_label = true
@@ -284,6 +285,45 @@ static const sim_key_t KEYS[] = {
      "Operations per second of the host, for the price of operators that fall back to it.", false},
     {"host", "bandwidth", SIM_TYPE_BYTES_PER_S, NULL, MHZ, 100000 * GHZ, NULL,
      "Memory bandwidth of the host, for the price of operators that fall back to it.", false},
+
+    {"energy", "mac.f32", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a useful multiply-add of f32 operands; 0, here and below: not modelled.", false},
+    {"energy", "mac.bf16", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a multiply-add of bf16 operands.", false},
+    {"energy", "mac.f16", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a multiply-add of f16 operands.", false},
+    {"energy", "mac.i8", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a multiply-add of i8 and u8 operands.", false},
+    {"energy", "vector.alu", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of an element of the vector unit; classes as in vector.passes.", false},
+    {"energy", "vector.mul", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of an element multiplied.", false},
+    {"energy", "vector.div", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of an element divided.", false},
+    {"energy", "vector.transcendental", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of an element through a transcendental function.", false},
+    {"energy", "vector.cast", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of an element copied or converted.", false},
+    {"energy", "vector.reduce", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of an element reduced.", false},
+    {"energy", "sram_byte", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a byte through a scratchpad's port, read or written.", false},
+    {"energy", "acc_byte", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a byte through an accumulator's port, read or written.", false},
+    {"energy", "noc_byte_hop", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a byte over one link of the interconnect, or through the crossbar.", false},
+    {"energy", "dram_read_byte", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a byte read over the DRAM bus, whole bursts.", false},
+    {"energy", "dram_write_byte", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a byte written over the DRAM bus.", false},
+    {"energy", "dram_activate", SIM_TYPE_COUNT, "0", 0, 1000 * FJ, NULL,
+     "Femtojoules of opening and closing a DRAM row.", false},
+    {"energy", "dram_refresh", SIM_TYPE_COUNT, "0", 0, 1000 * FJ, NULL,
+     "Femtojoules of a refresh of a channel.", false},
+    {"energy", "link_byte", SIM_TYPE_COUNT, "0", 0, FJ, NULL,
+     "Femtojoules of a payload byte over the host link.", false},
+    {"energy", "static_mw", SIM_TYPE_COUNT, "0", 0, 10000000, NULL,
+     "Milliwatts that the chip draws whatever it does.", false},
 
     {"timing", "data", SIM_TYPE_ENUM, "zero", 0, 0, "zero",
      "What an unknown float reads as where timing mode needs an integer.", false},

@@ -258,8 +258,8 @@ class Device:
 
     def _read_profile(self, blob: bytes) -> dict[str, Any]:
         _, version, launches, records = struct.unpack_from("<4I", blob, 0)
-        if version != 1:
-            raise DeviceError(f"profile version {version}, expected 1")
+        if version != 2:
+            raise DeviceError(f"profile version {version}, expected 2")
         launches_at, records_at = struct.unpack_from("<2Q", blob, 40)
         record, at = [], records_at
         for _ in range(records):
