@@ -42,6 +42,7 @@ void chip_properties(const dev_chip_t *chip, vnpu_machine_t *p) {
         .link_latency_ps = m->link.latency_ps, .config_hash = m->config_hash, .cmd_queue_depth = m->cmd_queue_depth,
         .host_clock_is_wall = m->host_clock_wall,
         .matrix_dataflow = m->matrix.dataflow, .matrix_step = m->matrix.step, .matrix_count = m->matrix.count,
+        .matrix_split = m->matrix.split,
         .matrix_fill_cycles = (uint32_t)sim_matrix_fill_cycles(&m->matrix),
         .matrix_switch_cycles = m->matrix.switch_cycles, .matrix_has_full_folds = m->matrix.has_full_folds,
         .matrix_f32_pieces = m->matrix_f32_pieces};

@@ -48,7 +48,8 @@ typedef struct kern_stream_cost {
 } kern_stream_cost_t;
 uint64_t kern_cost_stream(const vnpu_machine_t *machine, const kern_stream_cost_t *stream);
 
-/* What fills the matrix unit: tiles are best multiples of it. */
+/* What fills the matrix unit (one array of it when they split what pads least): tiles are best
+ * multiples of it. */
 typedef struct kern_fold {
     uint64_t m, k, n;
 } kern_fold_t;

@@ -199,6 +199,8 @@ static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
     if (get(config, "matrix.load_rows_per_cycle") > get(config, "matrix.rows"))
         warn(warnings, "matrix.load_rows_per_cycle: the array has %s rows\n",
              sim_config_text(config, "matrix.rows"));
+    if (get(config, "matrix.split") != 0 && get(config, "matrix.count") == 1)
+        warn(warnings, "matrix.split: without effect, there is one array\n");
     if (get(config, "matrix.f32") != 0 && sim_config_ratio(config, "matrix.rate.f32").num != 0)
         warn(warnings, "matrix.rate.f32: without effect, f32 products are %s\n",
              sim_config_text(config, "matrix.f32"));

@@ -31,9 +31,13 @@ static uint64_t step_of(const sim_matrix_spec_t *spec) {
     return spec->step == 0 ? 1 : spec->step;
 }
 
-/* Of all arrays together. */
-static uint64_t cols_of(const sim_matrix_spec_t *spec) {
-    return (uint64_t)spec->cols * (spec->count == 0 ? 1 : spec->count);
+static uint32_t count_of(const sim_matrix_spec_t *spec) {
+    return spec->count == 0 ? 1 : spec->count;
+}
+
+/* Of all arrays. */
+static uint64_t cells_of(const sim_matrix_spec_t *spec) {
+    return (uint64_t)spec->rows * spec->cols * count_of(spec);
 }
 
 static uint64_t skew_of(const sim_matrix_spec_t *spec) {
@@ -44,37 +48,65 @@ static bool has_loads(const sim_matrix_spec_t *spec) {
     return spec->dataflow != SIM_OUTPUT_STATIONARY;
 }
 
-/* The product with the roles of its dimensions. */
-typedef struct roles {
+/* One array's part of a product, its dimensions in their roles, the folds of it. */
+typedef struct part {
     uint32_t rows, cols, streamed;
-} roles_t;
+    uint64_t row_folds, col_folds;
+} part_t;
 
-static roles_t roles_of(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n) {
+static part_t part_of(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n) {
+    part_t part = {0};
     switch (spec->dataflow) {
-    case SIM_WEIGHT_STATIONARY: return (roles_t){.rows = k, .cols = n, .streamed = m};
-    case SIM_OUTPUT_STATIONARY: return (roles_t){.rows = m, .cols = n, .streamed = k};
-    case SIM_INPUT_STATIONARY: return (roles_t){.rows = k, .cols = m, .streamed = n};
+    case SIM_WEIGHT_STATIONARY: part = (part_t){.rows = k, .cols = n, .streamed = m}; break;
+    case SIM_OUTPUT_STATIONARY: part = (part_t){.rows = m, .cols = n, .streamed = k}; break;
+    case SIM_INPUT_STATIONARY: part = (part_t){.rows = k, .cols = m, .streamed = n}; break;
     }
-    sim_bug("sim_matrix", 0, "no dataflow %d", (int)spec->dataflow);
+    part.row_folds = ceil_div(part.rows, spec->rows);
+    part.col_folds = ceil_div(part.cols, spec->cols);
+    return part;
+}
+
+/* The largest part when `along_n` arrays split n and as many as are left split m. */
+static part_t split(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n,
+                    uint32_t along_n) {
+    uint32_t along_m = count_of(spec) / along_n;
+    return part_of(spec, (uint32_t)ceil_div(m, along_m), k, (uint32_t)ceil_div(n, along_n));
+}
+
+static uint64_t steps_of(const sim_matrix_spec_t *spec, const part_t *part) {
+    return part->row_folds * part->col_folds * ceil_div(part->streamed, step_of(spec));
+}
+
+static part_t share_of(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n) {
+    uint32_t count = count_of(spec);
+    if (spec->split == SIM_SPLIT_M) return split(spec, m, k, n, 1);
+    part_t best = split(spec, m, k, n, count);
+    if (spec->split == SIM_SPLIT_N) return best;
+    for (uint32_t along_n = count - 1; along_n >= 1; along_n--) {
+        if (count % along_n != 0) continue;
+        part_t part = split(spec, m, k, n, along_n);
+        if (steps_of(spec, &part) < steps_of(spec, &best)) best = part;
+    }
+    return best;
 }
 
 /* ---- closed forms -------------------------------------------------------- */
 
 uint64_t sim_matrix_folds(const sim_matrix_spec_t *spec, uint32_t k, uint32_t n) {
-    return ceil_div(k, spec->rows) * ceil_div(n, cols_of(spec));
+    return ceil_div(k, spec->rows) * ceil_div(n, (uint64_t)spec->cols * count_of(spec));
 }
 
 uint64_t sim_matrix_product_folds(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k,
                                   uint32_t n) {
     if (m == 0 || k == 0 || n == 0) return 0;
-    roles_t roles = roles_of(spec, m, k, n);
-    return ceil_div(roles.rows, spec->rows) * ceil_div(roles.cols, cols_of(spec));
+    part_t part = share_of(spec, m, k, n);
+    return part.row_folds * part.col_folds;
 }
 
 uint64_t sim_matrix_padded_macs(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n) {
-    uint64_t step = step_of(spec), streamed = roles_of(spec, m, k, n).streamed;
-    return sim_matrix_product_folds(spec, m, k, n) * ceil_div(streamed, step) * step * spec->rows *
-           cols_of(spec);
+    if (m == 0 || k == 0 || n == 0) return 0;
+    part_t part = share_of(spec, m, k, n);
+    return steps_of(spec, &part) * step_of(spec) * cells_of(spec);
 }
 
 uint64_t sim_matrix_stream_cycles(const sim_matrix_spec_t *spec, uint32_t streamed,
@@ -100,18 +132,18 @@ uint64_t sim_matrix_latency_cycles(const sim_matrix_spec_t *spec) {
 static sim_folds_t folds_of(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op) {
     sim_folds_t folds = {0};
     if (op->m == 0 || op->k == 0 || op->n == 0) return folds;
-    roles_t roles = roles_of(spec, op->m, op->k, op->n);
+    part_t part = share_of(spec, op->m, op->k, op->n);
     uint64_t pieces = has_loads(spec) && op->pieces > 1 ? op->pieces : 1;
-    folds.row_folds = ceil_div(roles.rows, spec->rows);
-    folds.col_folds = ceil_div(roles.cols, cols_of(spec));
-    folds.last = port_cycles(spec, roles.rows - (folds.row_folds - 1) * spec->rows, pieces);
+    folds.row_folds = part.row_folds;
+    folds.col_folds = part.col_folds;
+    folds.last = port_cycles(spec, part.rows - (part.row_folds - 1) * spec->rows, pieces);
     folds.full = folds.row_folds > 1 ? port_cycles(spec, spec->rows, pieces) : folds.last;
     if (has_loads(spec)) {
         folds.last += spec->switch_cycles;
         folds.full += spec->switch_cycles;
     }
     folds.stream =
-        sim_matrix_stream_cycles(spec, roles.streamed, op->rate) + sim_matrix_fill_cycles(spec);
+        sim_matrix_stream_cycles(spec, part.streamed, op->rate) + sim_matrix_fill_cycles(spec);
     return folds;
 }
 
@@ -173,9 +205,8 @@ uint64_t sim_matrix_cold_cycles(const sim_matrix_spec_t *spec, uint32_t m, uint3
 void sim_matrix_bytes(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op, uint64_t bytes[2]) {
     bytes[0] = bytes[1] = 0;
     if (op->m == 0 || op->k == 0 || op->n == 0) return;
-    roles_t roles = roles_of(spec, op->m, op->k, op->n);
-    uint64_t row_folds = ceil_div(roles.rows, spec->rows);
-    uint64_t col_folds = ceil_div(roles.cols, cols_of(spec));
+    part_t part = share_of(spec, op->m, op->k, op->n);
+    uint64_t row_folds = part.row_folds, col_folds = part.col_folds;
     uint64_t input = (uint64_t)op->m * op->k * op->in_bytes;
     uint64_t weights = (uint64_t)op->k * op->n * op->weight_bytes;
     uint64_t results = (uint64_t)op->m * op->n * op->out_bytes;
@@ -198,8 +229,7 @@ static void book(const sim_matrix_spec_t *spec, sim_matrix_op_t *op) {
     for (int i = 0; i < SIM_CAUSE_COUNT; i++)
         cause[i] = 0;
     wide_t cells = (wide_t)op->m * op->k * op->n * op->rate.den * spec->clock.num;
-    wide_t per_tick =
-        (wide_t)spec->rows * cols_of(spec) * step_of(spec) * op->rate.num * spec->clock.den;
+    wide_t per_tick = (wide_t)cells_of(spec) * step_of(spec) * op->rate.num * spec->clock.den;
     bool is_load = has_loads(spec);
     uint64_t drains = is_load ? 0 : op->stall_cycles;
     cause[SIM_CAUSE_USEFUL] = (sim_tick_t)(cells / per_tick);

@@ -6,7 +6,8 @@
  *   weight-stationary   K       N        M       load of its weights      -
  *   input-stationary    K       M        N       load of its inputs       -
  *   output-stationary   M       N        K       -                        drain of its results
- * Several arrays split what the columns hold and share the rest. Folds run columns outer, rows
+ * Several arrays split n or m in equal parts, or c by count / c with the c that pads least; each
+ * works on its part as if alone, and what they share is read once. Folds run columns outer, rows
  * inner. One step takes `step` elements of the streamed dimension: a systolic array (1, R, C) has
  * step 1, a 16x16x16 cube rows = cols = step = 16, Tensix 16 x 16 step 8, VTA 16 x 16 step 1, an
  * outer-product unit is output-stationary with step 1. Cycles of a fold:
@@ -58,12 +59,15 @@ typedef enum sim_dataflow { /* order of the choices of matrix.dataflow */
                             SIM_INPUT_STATIONARY
 } sim_dataflow_t;
 
+typedef enum sim_split { SIM_SPLIT_N = 0, SIM_SPLIT_M, SIM_SPLIT_BEST } sim_split_t;
+
 typedef struct sim_matrix_spec {
     uint32_t rows, cols, weight_buffers; /* 1 .. SIM_MATRIX_MAX_BUFFERS */
     uint32_t load_rows_per_cycle, min_stream_cycles, pipeline_cycles;
     sim_clock_t clock;
     sim_dataflow_t dataflow;
     uint32_t step, count; /* 0 means 1 */
+    sim_split_t split;
     uint32_t gap_cycles;
     uint32_t switch_cycles; /* only where something is loaded into at most two buffers */
     bool is_broadcast, is_serial, has_full_folds;

@@ -13,6 +13,7 @@ sim_status_t sim_matrix_spec_from_config(const sim_config_t *config, sim_matrix_
         .cols = u32(config, "matrix.cols"),
         .step = u32(config, "matrix.step"),
         .count = u32(config, "matrix.count"),
+        .split = (sim_split_t)sim_config_u64(config, "matrix.split"),
         .weight_buffers = u32(config, "matrix.weight_buffers"),
         .load_rows_per_cycle = u32(config, "matrix.load_rows_per_cycle"),
         .has_full_folds = sim_config_u64(config, "matrix.partial_folds") == 1,

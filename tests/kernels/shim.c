@@ -90,6 +90,7 @@ vnpu_status_t vnpu_device_machine(int device, vnpu_machine_t *out) {
                             .matrix_dataflow = m->matrix.dataflow,
                             .matrix_step = m->matrix.step,
                             .matrix_count = m->matrix.count,
+                            .matrix_split = m->matrix.split,
                             .matrix_fill_cycles = (uint32_t)sim_matrix_fill_cycles(&m->matrix),
                             .matrix_switch_cycles = m->matrix.switch_cycles,
                             .matrix_has_full_folds = m->matrix.has_full_folds,

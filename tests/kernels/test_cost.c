@@ -63,7 +63,8 @@ Test(cost, the_array_is_the_units) {
                                         "input_stationary"};
     static const char *const KEYS[] = {"matrix.step=1",
                                        "matrix.step=4",
-                                       "matrix.count=2",
+                                       "matrix.count=2,matrix.split=n",
+                                       "matrix.count=4,matrix.split=m",
                                        "matrix.partial_folds=full",
                                        "matrix.overlap=false",
                                        "matrix.gap_cycles=3",
@@ -79,6 +80,7 @@ Test(cost, the_array_is_the_units) {
                                   .dataflow = (sim_dataflow_t)machine.matrix_dataflow,
                                   .step = machine.matrix_step,
                                   .count = machine.matrix_count,
+                                  .split = (sim_split_t)machine.matrix_split,
                                   .has_full_folds = machine.matrix_has_full_folds != 0,
                                   .gap_cycles = machine.matrix_fill_cycles,
                                   .weight_buffers = machine.matrix_weight_buffers,
@@ -102,6 +104,32 @@ Test(cost, the_array_is_the_units) {
     }
 }
 
+/* Where loads are hidden, the folds' steps are the time: the unit's padded work by its cells. */
+Test(cost, arrays_split_a_product_as_the_unit_does) {
+    static const char *const FLOWS[] = {"weight_stationary", "output_stationary",
+                                        "input_stationary"};
+    static const char *const SPLITS[] = {"n", "m", "best"};
+    const uint32_t sizes[] = {1, 9, 16, 40, 100};
+    for (size_t i = 0; i < 9; i++) {
+        char overrides[256];
+        snprintf(overrides, sizeof overrides,
+                 "matrix.dataflow=%s,matrix.split=%s,matrix.count=6,matrix.load_rows_per_cycle=8",
+                 FLOWS[i / 3], SPLITS[i % 3]);
+        vnpu_machine_t machine = machine_of("tiny", overrides);
+        sim_matrix_spec_t spec = {.rows = 8,
+                                  .cols = 8,
+                                  .count = 6,
+                                  .dataflow = (sim_dataflow_t)machine.matrix_dataflow,
+                                  .split = (sim_split_t)machine.matrix_split};
+        for (int j = 0; j < 125; j++) {
+            uint32_t m = sizes[j % 5], k = sizes[j / 5 % 5], n = sizes[j / 25];
+            uint64_t cost = kern_cost_matrix(&machine, VNPU_BF16, m, k, n, m, k, n);
+            cr_assert_eq(cost * 8 * 8 * 6, sim_matrix_padded_macs(&spec, m, k, n), "%s, %u %u %u",
+                         overrides, m, k, n);
+        }
+    }
+}
+
 Test(cost, tiles_fill_the_array) {
     static const struct {
         const char *keys;
@@ -109,7 +137,9 @@ Test(cost, tiles_fill_the_array) {
     } CASES[] = {{"matrix.rows=4", 1, 4, 8},
                  {"matrix.count=4,matrix.step=2", 2, 8, 32},
                  {"matrix.rows=4,matrix.step=2,matrix.dataflow=output_stationary", 4, 2, 8},
-                 {"matrix.rows=4,matrix.count=2,matrix.dataflow=input_stationary", 16, 4, 1}};
+                 {"matrix.rows=4,matrix.count=2,matrix.dataflow=input_stationary", 8, 4, 2},
+                 {"matrix.count=2,matrix.split=m,matrix.dataflow=input_stationary", 16, 8, 1},
+                 {"matrix.count=2,matrix.split=best", 1, 8, 8}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         vnpu_machine_t machine = machine_of("tiny", CASES[i].keys);
         kern_fold_t fold = kern_cost_fold(&machine);

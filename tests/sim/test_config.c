@@ -681,6 +681,7 @@ Test(config, oddities_are_warnings) {
         {"dma.outstanding_bytes=4 KiB", "dma.outstanding_bytes: limits an engine to"},
         {"dram.tccd_s=3", "dram.tccd_s: longer than a burst"},
         {"host.clock=wall", "host.clock = wall"},
+        {"matrix.split=best", "matrix.split: without effect"},
         {"matrix.f32=bf16x3", "matrix.rate.f32: without effect, f32 products are bf16x3"},
         {"matrix.step=20,matrix.rate.f32=0",
          "matrix.rate.bf16: the array eats 5120 bytes per cycle of bf16"},

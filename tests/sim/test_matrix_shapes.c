@@ -73,8 +73,10 @@ Test(shapes, padded_macs) {
     spec.dataflow = SIM_OUTPUT_STATIONARY;
     cr_assert_eq(sim_matrix_padded_macs(&spec, 10, 17, 16), 32u * 16 * 64);
     spec.dataflow = SIM_INPUT_STATIONARY;
-    cr_assert_eq(sim_matrix_padded_macs(&spec, 10, 17, 65), 2u * 80 * 16 * 64);
+    cr_assert_eq(sim_matrix_padded_macs(&spec, 10, 17, 65), 2u * 32 * 16 * 64);
     cr_assert_eq(sim_matrix_padded_macs(&spec, 0, 17, 65), 0);
+    cr_assert_eq(sim_matrix_product_folds(&spec, 130, 17, 65), 9u * 2);
+    spec.split = SIM_SPLIT_M;
     cr_assert_eq(sim_matrix_product_folds(&spec, 130, 17, 65), 3u * 2);
 }
 
@@ -165,7 +167,7 @@ Test(shapes, results_of_an_output_stationary_array_are_written_once) {
 /* ---- several arrays ------------------------------------------------------ */
 
 Test(shapes, arrays_side_by_side_split_the_columns) {
-    for (int dataflow = 0; dataflow < 3; dataflow++) {
+    for (int dataflow = 0; dataflow < 2; dataflow++) {
         sim_matrix_spec_t four = bench_spec((sim_dataflow_t)dataflow, 16, 16), wide = four;
         four.count = 4;
         wide.cols = 64;
@@ -178,6 +180,50 @@ Test(shapes, arrays_side_by_side_split_the_columns) {
             cr_assert_eq(b.op.done - a.op.done, 48 * TICKS, "but each is crossed for itself");
         }
     }
+}
+
+/* Each array works on its part as if alone; what they share is read once. */
+Test(shapes, arrays_split_either_dimension_of_the_result) {
+    for (int i = 0; i < 3 * 5 * 5; i++) {
+        const uint32_t sizes[] = {1, 15, 16, 40, 129};
+        uint32_t m = sizes[i / 3 % 5], n = sizes[i / 15], k = 50;
+        sim_matrix_spec_t spec = bench_spec((sim_dataflow_t)(i % 3), 16, 16), one = spec;
+        spec.count = 6;
+        spec.split = SIM_SPLIT_M;
+        cr_assert_eq(sim_matrix_cold_cycles(&spec, m, k, n, ONE),
+                     sim_matrix_cold_cycles(&one, (m + 5) / 6, k, n, ONE));
+        uint64_t least = sim_matrix_padded_macs(&spec, m, k, n);
+        spec.split = SIM_SPLIT_N;
+        cr_assert_eq(sim_matrix_cold_cycles(&spec, m, k, n, ONE),
+                     sim_matrix_cold_cycles(&one, m, k, (n + 5) / 6, ONE));
+        const uint32_t along_n[] = {6, 3, 2};
+        for (int j = 0; j < 3; j++) {
+            uint32_t along_m = 6 / along_n[j];
+            uint64_t part = 6 * sim_matrix_padded_macs(&one, (m + along_m - 1) / along_m, k,
+                                                       (n + along_n[j] - 1) / along_n[j]);
+            if (part < least) least = part;
+        }
+        spec.split = SIM_SPLIT_BEST;
+        cr_assert_eq(sim_matrix_padded_macs(&spec, m, k, n), least);
+    }
+}
+
+Test(shapes, a_narrow_product_splits_its_rows) {
+    sim_matrix_spec_t spec = bench_spec(SIM_WEIGHT_STATIONARY, 128, 128);
+    spec.count = 4;
+    cr_assert_eq(sim_matrix_cold_cycles(&spec, 4096, 128, 64, ONE), 128 + 4096);
+    spec.split = SIM_SPLIT_BEST;
+    cr_assert_eq(sim_matrix_cold_cycles(&spec, 4096, 128, 64, ONE), 128 + 1024);
+    cr_assert_eq(sim_matrix_cold_cycles(&spec, 4096, 128, 256, ONE), 128 + 2048, "2 x 2");
+    cr_assert_eq(sim_matrix_cold_cycles(&spec, 4096, 128, 512, ONE), 128 + 4096, "few loads");
+    sim_engine_t *engine = engine_new();
+    sim_share_t sram;
+    sim_share_init(&sram, engine, &spec.clock, 1 << 20);
+    sim_matrix_op_t op = bench_op(4096, 128, 256);
+    bench_run(engine, &spec, &sram, NULL, &op, 1);
+    cr_assert_eq(sram.total_bytes, 4096u * 128 * 2 + 128u * 256);
+    cr_assert_eq(cycles_of(&op.op, SIM_CAUSE_USEFUL), 2048);
+    sim_engine_destroy(engine);
 }
 
 /* ---- folds that do not overlap, gaps, broadcast -------------------------- */
@@ -437,6 +483,10 @@ Test(shapes, every_key_has_effect_in_every_dataflow) {
         for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
             cr_assert_neq(signature(FLOWS[f], KEYS[i]), base, "%s: %s", FLOWS[f], KEYS[i]);
         if (f != 1) cr_assert_neq(signature(FLOWS[f], "matrix.switch_cycles=3"), base);
+        uint64_t n = signature(FLOWS[f], "matrix.count=4"),
+                 m = signature(FLOWS[f], "matrix.count=4,matrix.split=m"),
+                 best = signature(FLOWS[f], "matrix.count=4,matrix.split=best");
+        cr_assert(n != m && n != best && m != best, "%s", FLOWS[f]);
         for (size_t other = 0; other < f; other++)
             cr_assert_neq(signature(FLOWS[other], ""), base);
     }
