@@ -78,6 +78,17 @@ void sim_config_check_errors(const sim_config_t *config, const char *origin,
         sim_problems_add(problems,
                          "%s: dram.trefi = %" PRIu64 " leaves no time beside dram.trfc = %s",
                          origin, trefi, sim_config_text(config, "dram.trfc"));
+    if (get(config, "dram.refresh") == 1 &&
+        get(config, "dram.trefipb") <= get(config, "dram.trrefd"))
+        sim_problems_add(problems, "%s: dram.trefipb = %s: not above dram.trrefd = %s", origin,
+                         sim_config_text(config, "dram.trefipb"),
+                         sim_config_text(config, "dram.trrefd"));
+    sim_ratio_t high = sim_config_ratio(config, "dram.write_high"),
+                low = sim_config_ratio(config, "dram.write_low");
+    if ((uint64_t)low.num * high.den > (uint64_t)high.num * low.den)
+        sim_problems_add(problems, "%s: dram.write_low = %s is above dram.write_high = %s", origin,
+                         sim_config_text(config, "dram.write_low"),
+                         sim_config_text(config, "dram.write_high"));
     if (get(config, "dram.row_bytes") % get(config, "dram.burst_bytes") != 0)
         sim_problems_add(problems, "%s: dram.row_bytes is not a multiple of dram.burst_bytes",
                          origin);

@@ -15,6 +15,7 @@ struct request {
     sim_dma_op_t *op;
     request_t *next;     /* free list, or the queue of the scratchpad port */
     sim_dma_walk_t walk; /* at the first piece */
+    sim_dram_request_t memory;
     uint64_t bytes, sram_bytes, data_cycles, engine_cycles;
     sim_tick_t slot_end; /* the engine is done with it */
     sim_tick_t entered;  /* the stage that it is in */
@@ -94,20 +95,6 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
     request->sram_bytes = sram_moved - op->sram_moved_bytes;
     op->sram_moved_bytes = sram_moved;
     return request;
-}
-
-/* Every piece of the request at the DRAM now; returns when the last one is through. */
-static sim_tick_t access_dram(const sim_dma_t *unit, const request_t *request, bool is_write) {
-    sim_dma_walk_t walk = request->walk;
-    sim_dma_piece_t piece;
-    sim_tick_t now = sim_now(unit->engine), ready = now;
-    for (uint64_t bytes = 0; next_piece(&walk, unit->spec.request_bytes, bytes, &piece);) {
-        bytes += piece.bytes;
-        ready =
-            later(ready, sim_dram_access(unit->dram, piece.address, piece.bytes, is_write, now));
-        sim_dma_walk_take(&walk, &piece);
-    }
-    return ready;
 }
 
 /* ---- transfers: begin, end ---- */
@@ -215,6 +202,29 @@ static void go_on(request_t *request, sim_event_fn fn, sim_tick_t tick) {
         sim_event_schedule(engine, &request->event, tick);
 }
 
+/* Every piece of the request at the DRAM now; goes on with `next` when the last one is through, not
+ * before not_before. */
+static void access_dram(request_t *request, bool is_write, sim_event_fn next,
+                        sim_tick_t not_before) {
+    sim_dram_t *dram = request->unit->dram;
+    uint64_t request_bytes = request->unit->spec.request_bytes;
+    sim_dma_walk_t walk = request->walk;
+    sim_dma_piece_t piece;
+    if (dram == NULL) {
+        request->memory.done = sim_now(request->unit->engine);
+        go_on(request, next, later(request->memory.done, not_before));
+        return;
+    }
+    sim_event_init(&request->event, SIM_PHASE_COMPLETE, next);
+    sim_dram_begin(dram, &request->memory, is_write, &request->event, not_before);
+    for (uint64_t bytes = 0; next_piece(&walk, request_bytes, bytes, &piece);) {
+        bytes += piece.bytes;
+        sim_dram_add(dram, &request->memory, piece.address, piece.bytes);
+        sim_dma_walk_take(&walk, &piece);
+    }
+    sim_dram_end(dram, &request->memory);
+}
+
 static void on_through(sim_engine_t *engine, sim_event_t *event) {
     (void)engine;
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
@@ -306,22 +316,25 @@ static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_
     return arrival;
 }
 
-static void on_write_at_dram(sim_engine_t *engine, sim_event_t *event) {
+static void on_written(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
-    sim_dma_t *unit = request->unit;
-    sim_tick_t ready = sim_now(engine);
-    if (unit->dram != NULL) ready = access_dram(unit, request, true);
-    request->op->waited[WAIT_DRAM] += ready - request->entered;
-    finish(request, ready);
+    request->op->waited[WAIT_DRAM] += request->memory.done - request->entered;
+    on_through(engine, event);
+}
+
+static void on_write_at_dram(sim_engine_t *engine, sim_event_t *event) {
+    (void)engine;
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    access_dram(request, true, on_written, request->slot_end);
 }
 
 static void on_write_arrived(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
-    sim_dma_t *unit = request->unit;
-    sim_tick_t ready = sim_now(engine);
-    request->entered = ready;
-    if (request->op->accumulate && unit->dram != NULL) ready = access_dram(unit, request, false);
-    go_on(request, on_write_at_dram, ready);
+    request->entered = sim_now(engine);
+    if (request->op->accumulate)
+        access_dram(request, false, on_write_at_dram, 0);
+    else
+        on_write_at_dram(engine, event);
 }
 
 static void on_write_read_out(sim_engine_t *engine, sim_event_t *event) {
@@ -385,11 +398,10 @@ static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
 
 static void on_read_at_dram(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
-    sim_dma_t *unit = request->unit;
     sim_tick_t now = sim_now(engine);
     request->op->waited[WAIT_NOC] += now - request->entered;
     request->entered = now;
-    go_on(request, on_read_data, unit->dram != NULL ? access_dram(unit, request, false) : now);
+    access_dram(request, false, on_read_data, 0);
 }
 
 static void enter(sim_dma_t *unit, request_t *request) {
@@ -488,6 +500,7 @@ sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, si
     unit->noc = noc;
     unit->port = port;
     unit->sram = sram;
+    if (dram != NULL) sim_dram_attach(dram, engine);
     unit->request_count = (uint32_t)count;
     sim_event_init(&unit->issue_event, SIM_PHASE_ISSUE, on_issue);
     sim_event_init(&unit->end_event, SIM_PHASE_COMPLETE, on_transfer_end);

@@ -479,11 +479,19 @@ Test(config, include_gives_the_base_and_its_lines) {
     cr_assert_eq(unlink(base) + unlink(leaf) + rmdir(folder), 0);
 }
 
-Test(config, include_is_first_and_one) {
+Test(config, includes_come_first_and_the_later_one_counts) {
     expect_failure("[matrix]\nrows = 8\ninclude = tiny.ini\n", "",
                    "own.ini:3: unknown key 'matrix.include'");
-    expect_failure("include = tiny.ini\ninclude = default.ini\n", "",
-                   "own.ini:2: include must be the first line, and one");
+    expect_failure("grid.cores = 2\ninclude = default.ini\n", "",
+                   "own.ini:2: includes come before everything else");
+    sim_config_t *config = parse("include = default.ini\ninclude = dram/gddr6-14000.ini\n"
+                                 "[dram]\ntrp = 28\n",
+                                 "");
+    cr_assert_str_eq(sim_config_text(config, "dram.standard"), "GDDR6 14 Gb/s");
+    cr_assert_eq(sim_config_u64(config, "dram.trp"), 28);
+    cr_assert_eq(sim_config_u64(config, "dram.tcl"), 24);
+    cr_assert_eq(sim_config_u64(config, "grid.cores"), 4);
+    sim_config_destroy(config);
     expect_failure("include = none.ini\n", "", "own.ini:1: cannot open '" CONFIGS "none.ini'");
 }
 
@@ -537,7 +545,9 @@ Test(config, effective_round_trip) {
 /* What a key needs beside it to have an effect. */
 static const char *base_of(const sim_key_t *key) {
     bool is_routed = strcmp(key->section, "noc") == 0 && key->default_text != NULL;
-    return is_routed ? "noc.type=torus,noc.columns=16,noc.latency_cycles=0" : "";
+    if (is_routed) return "noc.type=torus,noc.columns=16,noc.latency_cycles=0";
+    bool is_dram = strcmp(key->section, "dram") == 0 && key->default_text != NULL;
+    return is_dram ? "dram.window=8,dram.trefipb=390,dram.trfcpb=100" : "";
 }
 
 /* Another value for `name` that the schema and the checks accept, as overrides; false if there is
@@ -550,7 +560,10 @@ static bool other_value(const sim_key_t *key, const char *name, const sim_config
                        ? 0
                        : sim_config_u64(config, name);
     switch (key->type) {
-    case SIM_TYPE_RATIO: (void)snprintf(candidate[count++], 96, "17/16"); break;
+    case SIM_TYPE_RATIO:
+        (void)snprintf(candidate[count++], 96, "17/16");
+        (void)snprintf(candidate[count++], 96, "1/2"); /* parts of a whole */
+        break;
     case SIM_TYPE_BOOL:
         (void)snprintf(candidate[count++], 96, "%s", now != 0 ? "false" : "true");
         break;
