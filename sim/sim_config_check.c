@@ -220,7 +220,8 @@ static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
 static void check_memory(const sim_config_t *config, warnings_t *warnings) {
     double dram = dram_peak(config), port = per_s(config, "noc.bytes_per_cycle", "noc.clock");
     double engine = per_s(config, "dma.bytes_per_cycle", "core.clock");
-    double memory_port = per_s(config, "noc.memory_bytes_per_cycle", "noc.clock");
+    double memory_port = per_s(config, "noc.memory_bytes_per_cycle", "noc.clock") *
+                         (double)sim_noc_endpoints_of(config);
     if (engine > port)
         warn(warnings, "dma.bytes_per_cycle: an engine moves %.4g GB/s, a core's port %.4g GB/s\n",
              engine / 1e9, port / 1e9);
@@ -228,7 +229,7 @@ static void check_memory(const sim_config_t *config, warnings_t *warnings) {
         warn(warnings, "dma.bytes_per_cycle: wider than the scratchpad\n");
     if (memory_port < dram)
         warn(warnings,
-             "noc.memory_bytes_per_cycle: the memory port carries %.4g GB/s of the DRAM's %.4g\n",
+             "noc.memory_bytes_per_cycle: memory ports carry %.4g GB/s of the DRAM's %.4g\n",
              memory_port / 1e9, dram / 1e9);
     if (port * (double)working_cores(config) < dram)
         warn(warnings, "noc.bytes_per_cycle: all cores' ports carry %.4g GB/s of the DRAM's %.4g\n",

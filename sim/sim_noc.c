@@ -262,6 +262,16 @@ uint32_t sim_noc_hops(const sim_noc_t *noc, sim_noc_path_t path) {
     return noc->xbar != NULL ? 1 : hops_of(&noc->layout, path);
 }
 
+bool sim_noc_port_at(const sim_noc_t *noc, uint32_t column, uint32_t row, uint32_t *out_port) {
+    if (noc->xbar != NULL || column >= noc->layout.columns || row >= noc->layout.rows) return false;
+    for (uint32_t port = 0; port < noc->layout.ports; port++)
+        if (noc->layout.node[port] == row * noc->layout.columns + column) {
+            *out_port = port;
+            return true;
+        }
+    return false;
+}
+
 const sim_noc_stats_t *sim_noc_stats(const sim_noc_t *noc) {
     return &noc->stats;
 }
@@ -306,6 +316,12 @@ sim_status_t sim_noc_check(const sim_config_t *config, sim_error_t *err) {
         if (strcmp(sim_config_text(config, ROUTED[i].key), ROUTED[i].unset) != 0)
             return no_effect(config, ROUTED[i].key, err);
     return SIM_OK;
+}
+
+uint32_t sim_noc_endpoints_of(const sim_config_t *config) {
+    sim_noc_layout_t layout;
+    uint32_t cores = (uint32_t)sim_config_u64(config, "grid.cores");
+    return sim_noc_layout_init(config, cores, &layout, NULL) == SIM_OK ? layout.ports - cores : 0;
 }
 
 uint64_t sim_noc_read_cycles(const sim_config_t *config) {

@@ -63,6 +63,8 @@ uint32_t sim_noc_memory_port(const sim_noc_t *noc, uint32_t channel);
  * the data. */
 bool sim_noc_has_requests(const sim_noc_t *noc);
 uint32_t sim_noc_hops(const sim_noc_t *noc, sim_noc_path_t path);
+/* The first port at a router. False: there is none, or no router (crossbar). */
+bool sim_noc_port_at(const sim_noc_t *noc, uint32_t column, uint32_t row, uint32_t *out_port);
 
 /* Message of `bytes` entering at `now`; 0 bytes: a header alone. Returns arrival of its last byte.
  */
@@ -73,6 +75,8 @@ void sim_noc_multicast(sim_noc_t *noc, sim_noc_path_t path, const uint32_t *dst_
                        uint32_t count, uint64_t bytes, sim_tick_t now, sim_tick_t *out_arrival);
 const sim_noc_stats_t *sim_noc_stats(const sim_noc_t *noc);
 
+/* Memory endpoints of a configuration; 0 of a wrong one. */
+uint32_t sim_noc_endpoints_of(const sim_config_t *config);
 /* Checks the keys of the section together; the reason in err. */
 sim_status_t sim_noc_check(const sim_config_t *config, sim_error_t *err) SIM_MUST_USE;
 /* Idle cycles of noc.clock that the interconnect adds to a read, payload aside: latency_cycles, or

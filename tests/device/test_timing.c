@@ -270,6 +270,37 @@ Test(timing, energy_is_the_sum_over_the_actions) {
     for (uint32_t p = 0; p < VNPU_ENERGY_PARTS; p++) cr_assert_eq(record.energy_fj[p], 0);
 }
 
+#define RING                                                                                                              \
+    "noc.type=ring,noc.columns=8,noc.latency_cycles=0,noc.inject_cycles=3,noc.hop_cycles=7,noc.eject_cycles=2,"           \
+    "energy.noc_byte_hop=1000,noc.memory_nodes="
+
+Test(timing, bytes_pay_for_the_hops_that_they_take) {
+    dev_record_t record;
+    energy_of(RING "3:0", &record);
+    cr_assert_eq(record.energy_fj[VNPU_ENERGY_NOC], 1000 * 3 * 2048);
+    energy_of(RING "5:0", &record); /* the other way round */
+    cr_assert_eq(record.energy_fj[VNPU_ENERGY_NOC], 1000 * 3 * 2048);
+    energy_of(RING "5:0,noc.networks=2", &record); /* one way: three hops back, five there */
+    cr_assert_eq(record.energy_fj[VNPU_ENERGY_NOC], 1000 * (3 + 5) * 1024);
+}
+
+Test(timing, dma_queues_take_the_networks_in_turn) {
+    for (uint32_t queue = 0; queue < 2; queue++) {
+        char text[512];
+        bench_t bench;
+        dev_record_t record;
+        sim_error_t err = {0};
+        snprintf(text, sizeof text,
+                 ".program write\n.arg z out\n.sram 4096\n.ap out dram f32 arg=z dims=[256:1]\n"
+                 ".ap y sram f32 base=0 dims=[256:1]\n.queue dma%u\ndma_copy dst=out src0=y\n", queue);
+        bench_open(&bench, RING "1:0,noc.networks=2");
+        cr_assert_eq(bench_try(&bench, text, 1, &record, &err), SIM_OK, "%s", err.text);
+        cr_assert_eq(record.energy_fj[VNPU_ENERGY_NOC], 1000 * 1024 * (queue == 0 ? 1 : 7));
+        dev_record_free(&record);
+        bench_close(&bench);
+    }
+}
+
 Test(timing, core_clock_doubles_core_bound_speed) {
     bench_t slow, fast;
     bench_open(&slow, NULL);

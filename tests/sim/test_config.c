@@ -680,7 +680,9 @@ Test(config, oddities_are_warnings) {
     } CASES[] = {
         {"dma.bytes_per_cycle=512",
          "dma.bytes_per_cycle: an engine moves 512 GB/s, a core's port 256 GB/s"},
-        {"noc.memory_bytes_per_cycle=512", "the memory port carries 512 GB/s of the DRAM's 819.2"},
+        {"noc.memory_bytes_per_cycle=512", "memory ports carry 512 GB/s of the DRAM's 819.2"},
+        {"noc.type=mesh,noc.columns=4,noc.latency_cycles=0,noc.memory_bytes_per_cycle=256",
+         "memory ports carry 512 GB/s of the DRAM's 819.2"},
         {"noc.clock=500 MHz", "all cores' ports carry 512 GB/s"},
         {"grid.workers=2", "all cores' ports carry 512 GB/s"},
         {"sram.banks=2",

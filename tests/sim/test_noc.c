@@ -109,6 +109,19 @@ Test(noc, a_header_is_a_flit_and_ends_on_an_edge) {
     sim_noc_destroy(noc);
 }
 
+Test(noc, ports_are_found_by_their_router) {
+    sim_noc_t *noc =
+        noc_new(merged(MESH, "noc.core_nodes=1-2:*  3:* 0:0-1 0:2 0:0,noc.memory_nodes=0:2"));
+    uint32_t port;
+    cr_assert(sim_noc_port_at(noc, 2, 1, &port));
+    cr_assert_eq(port, 3);
+    cr_assert(sim_noc_port_at(noc, 0, 2, &port)); /* a core, before the memory endpoint */
+    cr_assert_eq(port, 11);
+    cr_assert(!sim_noc_port_at(noc, 4, 0, &port));
+    cr_assert(!sim_noc_port_at(noc, 0, 3, &port));
+    sim_noc_destroy(noc);
+}
+
 /* ---- contention ---- */
 
 Test(noc, a_shared_link_halves_a_disjoint_one_does_not) {
