@@ -1,8 +1,9 @@
 /*
- * wormhole_replay FILE.jsonl -c CONFIG [-o OVERRIDES] [--gaps] [--summary]
+ * wormhole_replay FILE.jsonl -c CONFIG [-o OVERRIDES] [--gaps] [--summary] [--at-most PERCENT]
  *
  * Replays recorded NoC reads (data/README.md) through the interconnect and DRAM of a configuration and prints, per
- * trace, {"name", "kind": "dram"|"l1", "predicted": cycles}. The measured column is read by --summary alone.
+ * trace, {"name", "kind": "dram"|"l1", "predicted": cycles}. The measured column is read by --summary alone; with
+ * --at-most the exit status says whether both kinds have a mean error of at most so many per cent.
  *
  * An agent is one network interface of one core. Its reads issue in order, at their recorded time at the earliest
  * (--gaps: with the recorded gaps, so that what holds one up moves the later ones), while at most dma.outstanding_bytes
@@ -24,6 +25,7 @@
 
 typedef struct options {
     const char *file, *config, *overrides;
+    double at_most; /* 0: any error will do */
     bool keeps_gaps, is_summary;
 } options_t;
 
@@ -32,6 +34,7 @@ typedef struct agent agent_t;
 
 typedef struct read_op {
     sim_event_t event;
+    sim_dram_request_t request;
     agent_t *agent;
     uint64_t at; /* recorded cycle */
     uint64_t bytes, address;
@@ -103,19 +106,20 @@ static uint64_t piece_address(const replay_t *replay, uint32_t endpoint, uint64_
 static void on_request(sim_engine_t *engine, sim_event_t *event) {
     read_op_t *op = SIM_CONTAINER_OF(event, read_op_t, event);
     replay_t *replay = op->agent->replay;
-    sim_tick_t ready = sim_now(engine) + replay->local_ticks;
-    if (op->port >= replay->first_memory_port) {
-        uint64_t at = op->address % replay->channel_bytes, piece = op->address / replay->channel_bytes;
-        for (uint64_t left = op->bytes; left > 0; piece++, at = 0) {
-            uint64_t bytes = replay->channel_bytes - at < left ? replay->channel_bytes - at : left;
-            uint64_t address = piece_address(replay, op->port - replay->first_memory_port, piece) + at;
-            sim_tick_t done = sim_dram_access(replay->dram, address, bytes, false, sim_now(engine));
-            if (done > ready) ready = done;
-            left -= bytes;
-        }
+    sim_event_init(&op->event, SIM_PHASE_COMPLETE, on_data);
+    if (op->port < replay->first_memory_port) {
+        sim_event_schedule(engine, &op->event, sim_now(engine) + replay->local_ticks);
+        return;
     }
-    sim_event_init(&op->event, SIM_PHASE_ARRIVE, on_data);
-    sim_event_schedule(engine, &op->event, ready);
+    sim_dram_begin(replay->dram, &op->request, false, &op->event, sim_now(engine));
+    uint64_t at = op->address % replay->channel_bytes, piece = op->address / replay->channel_bytes;
+    for (uint64_t left = op->bytes; left > 0; piece++, at = 0) {
+        uint64_t bytes = replay->channel_bytes - at < left ? replay->channel_bytes - at : left;
+        uint64_t address = piece_address(replay, op->port - replay->first_memory_port, piece) + at;
+        sim_dram_add(replay->dram, &op->request, address, bytes);
+        left -= bytes;
+    }
+    sim_dram_end(replay->dram, &op->request);
 }
 
 /* False: the agent waits for a response. */
@@ -128,7 +132,7 @@ static bool issue(agent_t *agent, read_op_t *op) {
     agent->in_flight++;
     agent->in_flight_bytes = after;
     agent->issue_tick = now + replay->issue_ticks;
-    sim_event_init(&op->event, SIM_PHASE_ARRIVE, on_request);
+    sim_event_init(&op->event, SIM_PHASE_COMPLETE, on_request);
     sim_event_schedule(replay->engine, &op->event, arrival);
     return true;
 }
@@ -265,6 +269,7 @@ static void make_machine(replay_t *replay, const options_t *options) {
     replay->outstanding_bytes = sim_config_u64(config, "dma.outstanding_bytes");
     replay->issue_ticks = sim_clock_tick(&core, sim_config_u64(config, "dma.run_cycles"));
     replay->local_ticks = sim_clock_tick(&core, sim_config_u64(config, "sram.latency_cycles"));
+    sim_dram_attach(replay->dram, replay->engine);
     (void)sim_dram_channel_at(replay->dram, 0, &replay->channel_bytes);
     sim_config_destroy(config);
 }
@@ -286,7 +291,8 @@ static void add_error(sums_t *sums, json_t *trace, uint64_t predicted, bool is_d
     if (size > sums[is_dram].worst) sums[is_dram].worst = size;
 }
 
-static void replay_file(replay_t *replay) {
+/* False: a kind has no traces, or a mean error above the bound. */
+static bool replay_file(replay_t *replay) {
     FILE *file = fopen(replay->options->file, "r");
     if (file == NULL) fail(replay->options->file, "cannot be read");
     sums_t sums[2] = {{0}};
@@ -304,12 +310,18 @@ static void replay_file(replay_t *replay) {
         free_trace(replay);
         json_decref(trace);
     }
-    for (int i = 0; i < 2 && replay->options->is_summary; i++)
+    double bound = replay->options->at_most;
+    bool is_good = true;
+    for (int i = 0; i < 2 && replay->options->is_summary; i++) {
+        double mean = sums[i].count > 0 ? sums[i].sum / sums[i].count : 0;
         if (sums[i].count > 0)
-            (void)fprintf(stderr, "%s: %u traces, mean %.2f %%, worst %.1f %%\n", i == 0 ? "l1" : "dram", sums[i].count,
-                          sums[i].sum / sums[i].count, sums[i].worst);
+            (void)fprintf(stderr, "%s: %u traces, mean %.2f %%, worst %.1f %%\n", i == 0 ? "l1" : "dram", sums[i].count, mean,
+                          sums[i].worst);
+        if (bound > 0 && (sums[i].count == 0 || mean > bound)) is_good = false;
+    }
     free(line);
     (void)fclose(file);
+    return is_good;
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state) {
@@ -319,6 +331,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state) {
     case 'o': options->overrides = text; return 0;
     case 'g': options->keeps_gaps = true; return 0;
     case 's': options->is_summary = true; return 0;
+    case 'm':
+        options->is_summary = true;
+        options->at_most = strtod(text, NULL);
+        return 0;
     case ARGP_KEY_ARG:
         if (options->file != NULL) argp_usage(state);
         options->file = text;
@@ -336,6 +352,7 @@ int main(int argc, char **argv) {
         {"override", 'o', "KEYS", 0, "Overrides, a.b=1,c.d=2", 0},
         {"gaps", 'g', NULL, 0, "Keep the recorded gaps instead of the recorded times", 0},
         {"summary", 's', NULL, 0, "Compare with the measured column, on stderr", 0},
+        {"at-most", 'm', "PERCENT", 0, "As --summary; fail above this mean error", 0},
         {0},
     };
     static const struct argp ARGP = {OPTIONS, parse_option, "FILE.jsonl", "Replays recorded NoC reads.", NULL, NULL, NULL};
@@ -343,9 +360,9 @@ int main(int argc, char **argv) {
     replay_t replay;
     argp_parse(&ARGP, argc, argv, 0, NULL, &options);
     make_machine(&replay, &options);
-    replay_file(&replay);
+    bool is_good = replay_file(&replay);
     sim_dram_destroy(replay.dram);
     sim_noc_destroy(replay.noc);
     sim_engine_destroy(replay.engine);
-    return 0;
+    return is_good ? 0 : 1;
 }
