@@ -4,13 +4,14 @@
 #include <stdio.h>
 
 #include "sim/sim_dram.h"
+#include "sim/sim_noc.h"
 
-/* An idle read: frontend both ways, activate, column, burst, and the crossbar both ways. */
+/* An idle read: frontend both ways, activate, column, burst, and the interconnect. */
 static uint64_t dram_latency_ps(const sim_config_t *config) {
     uint64_t cycles = sim_config_u64(config, "dram.trcdrd") + sim_config_u64(config, "dram.tcl") +
                       sim_config_u64(config, "dram.burst_cycles");
     uint64_t dram_ps = cycles * 1000000000000ull / sim_config_u64(config, "dram.clock");
-    uint64_t noc_ps = sim_config_u64(config, "noc.latency_cycles") * 1000000000000ull / sim_config_u64(config, "noc.clock");
+    uint64_t noc_ps = sim_noc_read_cycles(config) * 1000000000000ull / sim_config_u64(config, "noc.clock");
     return dram_ps + noc_ps + 2 * sim_config_u64(config, "dram.frontend");
 }
 
@@ -39,7 +40,12 @@ void chip_properties(const dev_chip_t *chip, vnpu_machine_t *p) {
         .host_query_ps = m->host_query_ps, .host_sync_ps = m->host_sync_ps, .host_flops = m->host_flops,
         .host_bytes_per_s = m->host_bytes_per_s, .link_bytes_per_s = m->link.bytes_per_s,
         .link_latency_ps = m->link.latency_ps, .config_hash = m->config_hash, .cmd_queue_depth = m->cmd_queue_depth,
-        .host_clock_is_wall = m->host_clock_wall};
+        .host_clock_is_wall = m->host_clock_wall,
+        .matrix_dataflow = m->matrix.dataflow, .matrix_step = m->matrix.step, .matrix_count = m->matrix.count,
+        .matrix_split = m->matrix.split,
+        .matrix_fill_cycles = (uint32_t)sim_matrix_fill_cycles(&m->matrix),
+        .matrix_switch_cycles = m->matrix.switch_cycles, .matrix_has_full_folds = m->matrix.has_full_folds,
+        .matrix_f32_pieces = m->matrix_f32_pieces};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
         p->matrix_rate_num[d] = m->matrix_rate[d].num;
         p->matrix_rate_den[d] = m->matrix_rate[d].den;

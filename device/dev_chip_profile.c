@@ -79,6 +79,7 @@ static void write_record(const dev_chip_t *chip, const dev_record_t *record, uin
                                  .vector_elems = record->vector_elems, .num_slices = record->num_slices,
                                  .bytes = (uint32_t)record_bytes(chip, record)};
     memcpy(row.name, record->name, sizeof row.name);
+    memcpy(row.energy_fj, record->energy_fj, sizeof row.energy_fj);
     memcpy(to, &row, sizeof row);
     to += sizeof row;
     uint32_t causes = dev_timing_engines(chip->timing) * SIM_CAUSE_COUNT;
@@ -122,6 +123,11 @@ static sim_status_t write_blob(dev_chip_t *chip, chip_client_t *client, uint64_t
                                     .num_engines = chip->timing == NULL ? 0 : dev_timing_engines(chip->timing),
                                     .num_causes = SIM_CAUSE_COUNT, .start_ps = client->profile_start_ps,
                                     .end_ps = end_ps, .launches_offset = sizeof header};
+    if (chip->timing != NULL) {
+        const sim_energy_table_t *energy = dev_timing_energy_table(chip->timing);
+        header.static_mw = energy->static_mw;
+        header.link_fj_per_byte = energy->fj[SIM_ENERGY_LINK_BYTE];
+    }
     uint64_t ignored_free, ignored_total;
     dev_memory_info(chip->memory, &ignored_free, &ignored_total, &header.memory_peak_bytes);
     header.records_offset = header.launches_offset + client->num_launches * sizeof(vnpu_profile_launch_t);

@@ -8,7 +8,7 @@ static void read_rates(dev_machine_t *machine, const sim_config_t *config) {
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
         machine->matrix_rate[d] = (sim_ratio_t){.num = 0, .den = 1};
     }
-    machine->matrix_rate[VNPU_F32] = sim_config_ratio(config, "matrix.rate.f32");
+    machine->matrix_rate[VNPU_F32] = sim_matrix_f32_rate(config, &machine->matrix_f32_pieces);
     machine->matrix_rate[VNPU_BF16] = sim_config_ratio(config, "matrix.rate.bf16");
     machine->matrix_rate[VNPU_F16] = sim_config_ratio(config, "matrix.rate.f16");
     machine->matrix_rate[VNPU_I8] = sim_config_ratio(config, "matrix.rate.i8");

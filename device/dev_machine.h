@@ -21,6 +21,8 @@ typedef struct dev_machine {
     uint32_t issue_cycles, semaphore_cycles, instance_cycles;
     sim_matrix_spec_t matrix;
     sim_ratio_t matrix_rate[VNPU_DTYPE_COUNT]; /* num 0: the array lacks the type */
+    /* Time alone: what bits a product of bf16 pieces has is the executor's to say (docs/numerics.md). */
+    uint32_t matrix_f32_pieces; /* bf16 pieces of an f32 operand, by matrix.f32; 1: native */
     sim_vector_spec_t vector;
     sim_dma_spec_t dma;
     uint32_t dma_queues;

@@ -309,9 +309,10 @@ static void core_reset(timing_core_t *core) {
 static void timing_reset(dev_timing_t *timing) {
     sim_engine_reset(timing->engine);
     sim_dram_reset(timing->dram);
-    sim_xbar_reset(timing->xbar);
+    sim_noc_reset(timing->noc);
     for (uint32_t c = 0; c < timing->machine.cores; c++) core_reset(&timing->core[c]);
     memset(timing->books, 0, timing->engines * sizeof *timing->books);
+    memset(timing->actions, 0, sizeof timing->actions);
     timing->finished = 0;
     timing->slice_capacity = 0;
 }
@@ -381,6 +382,7 @@ static void record_end(dev_timing_t *timing, dev_record_t *record, sim_tick_t du
     record->row_hits = stats->row_hits;
     record->row_closed = stats->row_closed;
     record->row_conflicts = stats->row_conflicts;
+    timing_energy_end(timing, record);
     for (uint32_t e = 0; e < timing->engines; e++) {
         book(timing, e, duration, SIM_CAUSE_IDLE);
         memcpy(&record->cause_ticks[e * SIM_CAUSE_COUNT], timing->books[e].cause, sizeof timing->books[e].cause);
@@ -402,6 +404,7 @@ bool dev_record_equal(const dev_record_t *a, const dev_record_t *b, uint32_t eng
            a->bus_read_bytes == b->bus_read_bytes && a->bus_written_bytes == b->bus_written_bytes &&
            a->row_hits == b->row_hits && a->row_closed == b->row_closed && a->row_conflicts == b->row_conflicts &&
            a->insns == b->insns && a->vector_elems == b->vector_elems &&
+           memcmp(a->energy_fj, b->energy_fj, sizeof a->energy_fj) == 0 &&
            memcmp(a->cause_ticks, b->cause_ticks, (size_t)engines * SIM_CAUSE_COUNT * sizeof *a->cause_ticks) == 0;
 }
 
@@ -481,10 +484,12 @@ sim_status_t dev_timing_move(dev_timing_t *timing, uint64_t src, uint64_t dst, u
     sim_tick_t duration = 0;
     if (is_copy) {
         move_op(&read, SIM_DMA_READ, src, bytes);
+        timing_energy_dma(timing, &read);
         sim_dma_submit(core->dma[0], &read);
         out_record->dram_read_bytes = bytes;
     }
     move_op(&write, SIM_DMA_WRITE, dst, bytes);
+    timing_energy_dma(timing, &write);
     sim_dma_submit(core->dma[writer], &write);
     out_record->dram_written_bytes = bytes;
     sim_engine_run(timing->engine);
@@ -511,8 +516,9 @@ static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
     sim_status_t status = sim_matrix_create(timing->engine, &machine->matrix, &core->sram, &core->acc, &core->matrix);
     if (status == SIM_OK) status = sim_vector_create(timing->engine, &machine->vector, &core->sram, &core->acc, &core->vector);
     for (uint32_t d = 0; d < machine->dma_queues && status == SIM_OK; d++) {
-        status = sim_dma_create(timing->engine, &machine->dma, timing->dram, timing->xbar, index, machine->cores, &core->sram,
-                                &core->dma[d]);
+        sim_dma_spec_t spec = machine->dma;
+        spec.network = d % sim_noc_networks(timing->noc);
+        status = sim_dma_create(timing->engine, &spec, timing->dram, timing->noc, index, &core->sram, &core->dma[d]);
     }
     return status;
 }
@@ -523,6 +529,7 @@ sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t 
     dev_timing_t *timing = calloc(1, sizeof *timing);
     if (timing == NULL) return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no memory for the timing engine");
     timing->machine = *machine;
+    sim_energy_table_init(config, &timing->energy);
     timing->engines_per_core = 2 + machine->dma_queues;
     timing->engines = machine->cores * timing->engines_per_core;
     timing->core = calloc(machine->cores, sizeof *timing->core);
@@ -530,7 +537,7 @@ sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t 
     sim_status_t status = timing->core == NULL || timing->books == NULL ? SIM_ERROR_OUT_OF_MEMORY : SIM_OK;
     if (status == SIM_OK) status = sim_engine_create(&timing->engine);
     if (status == SIM_OK) status = sim_dram_create(config, &timing->dram, err);
-    if (status == SIM_OK) status = sim_xbar_create(config, machine->cores, &timing->xbar);
+    if (status == SIM_OK) status = sim_noc_create(config, machine->cores, &timing->noc, err);
     for (uint32_t c = 0; c < machine->cores && status == SIM_OK; c++) status = core_init(timing, c);
     if (status != SIM_OK) {
         dev_timing_destroy(timing);
@@ -560,7 +567,7 @@ void dev_timing_destroy(dev_timing_t *timing) {
     for (uint32_t c = 0; timing->core != NULL && c < timing->machine.cores; c++) {
         core_fini(&timing->core[c], timing->machine.dma_queues);
     }
-    sim_xbar_destroy(timing->xbar);
+    sim_noc_destroy(timing->noc);
     sim_dram_destroy(timing->dram);
     sim_engine_destroy(timing->engine);
     free(timing->books);

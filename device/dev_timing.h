@@ -14,6 +14,7 @@
 #include "device/dev_machine.h"
 #include "device/dev_program.h"
 #include "device/vnpu_profile.h"
+#include "sim/sim_energy.h"
 
 typedef struct dev_timing dev_timing_t;
 
@@ -30,6 +31,7 @@ typedef struct dev_record {
     vnpu_profile_slice_t *slice; /* times in ticks here; NULL unless asked for */
     uint32_t num_slices;
     uint32_t id; /* set by the reuse table */
+    uint64_t energy_fj[VNPU_ENERGY_PARTS];
 } dev_record_t;
 
 /* Timing addresses of a launch's pointer arguments (dev_place.h). */
@@ -46,6 +48,7 @@ uint32_t dev_timing_engines(const dev_timing_t *timing);
 /* "core0.matrix", "core0.vector", "core0.dma0", ... into text[32]. */
 void dev_timing_engine_name(const dev_timing_t *timing, uint32_t engine, char text[32]);
 uint64_t dev_timing_dram_peak(const dev_timing_t *timing); /* bytes/s */
+const sim_energy_table_t *dev_timing_energy_table(const dev_timing_t *timing); /* the timing engine's */
 
 /*
  * Times one launch. rows: the executor that just ran it, or NULL (gathers then walk their tables in order). The record is the

@@ -6,9 +6,9 @@
 #include "sim/sim_dma.h"
 #include "sim/sim_dram.h"
 #include "sim/sim_matrix.h"
+#include "sim/sim_noc.h"
 #include "sim/sim_share.h"
 #include "sim/sim_vector.h"
-#include "sim/sim_xbar.h"
 
 typedef struct timing_queue timing_queue_t;
 typedef struct timing_core timing_core_t;
@@ -87,7 +87,7 @@ struct dev_timing {
     dev_machine_t machine;
     sim_engine_t *engine;
     sim_dram_t *dram;
-    sim_xbar_t *xbar;
+    sim_noc_t *noc;
     timing_core_t *core;   /* machine.cores */
     timing_books_t *books; /* one per engine */
     uint32_t engines, engines_per_core;
@@ -103,6 +103,8 @@ struct dev_timing {
     bool with_slices;
     uint32_t slice_capacity;
     uint8_t sem_from_dma[VNPU_MAX_SEMS]; /* some DMA queue signals it */
+    sim_energy_table_t energy;
+    sim_energy_counts_t actions[VNPU_ENERGY_PARTS]; /* of the launch being timed */
     bool failed;
 };
 
@@ -110,6 +112,12 @@ struct dev_timing {
  * (an empty pattern, a SYNC): no unit is occupied. */
 bool timing_submit(timing_queue_t *queue, timing_slot_t *slot);
 bool timing_unit_ready(const timing_queue_t *queue);
+
+/* dev_timing_energy.c: an operation about to be submitted; the record's energy at the end. */
+void timing_energy_matrix(dev_timing_t *timing, const sim_matrix_op_t *op, vnpu_dtype_t dtype);
+void timing_energy_vector(dev_timing_t *timing, const sim_vector_op_t *op, uint64_t elems);
+void timing_energy_dma(dev_timing_t *timing, const sim_dma_op_t *op);
+void timing_energy_end(dev_timing_t *timing, dev_record_t *record);
 
 /* dev_timing.c */
 void timing_op_end(sim_engine_t *engine, sim_op_t *op);

@@ -71,6 +71,7 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     op->m = (uint32_t)(a.count / op->k);
     op->n = b.size[b.ndims - 1];
     op->rate = timing->machine.matrix_rate[a.dtype];
+    op->pieces = a.dtype == VNPU_F32 ? timing->machine.matrix_f32_pieces : 1;
     op->keep_weights = holds_weights(queue->core, &b, (insn->flags & VNPU_F_KEEP_WEIGHTS) != 0);
     op->accumulate = dev_cursor_accumulates(&queue->cursor, insn);
     op->in_bytes = a.elem_bytes;
@@ -78,8 +79,8 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     op->out_bytes = c.elem_bytes;
     const sim_matrix_spec_t *spec = &timing->machine.matrix;
     timing->record->macs += (uint64_t)op->m * op->k * op->n;
-    timing->record->padded_macs +=
-        sim_matrix_folds(spec, op->k, op->n) * op->m * spec->rows * (uint64_t)spec->cols;
+    timing->record->padded_macs += sim_matrix_padded_macs(spec, op->m, op->k, op->n);
+    timing_energy_matrix(timing, op, a.dtype);
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;
     op->op.owner = slot;
@@ -144,6 +145,7 @@ static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
     vector_classes(insn, op);
     merge_views(view, shaped, &op->outer, &op->inner);
     timing->record->vector_elems += op->outer * op->inner;
+    timing_energy_vector(timing, op, op->outer * op->inner);
     /* Several short rows share a vector: the operand ports gather rows (docs/timing.md). */
     uint64_t lanes = timing->machine.vector.lanes;
     if (op->inner * 2 <= lanes && op->outer > 1) {
@@ -251,6 +253,7 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;
     op->op.owner = slot;
+    timing_energy_dma(timing, op);
     sim_dma_submit(queue->core->dma[queue->section->index], op);
     return true;
 }

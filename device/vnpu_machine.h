@@ -32,6 +32,14 @@ typedef struct vnpu_machine {
     char name[64]; /* chip.name */
     uint32_t cmd_queue_depth; /* packets that a stream holds before the host blocks */
     uint32_t host_clock_is_wall; /* host.clock = wall: host time between calls is charged too */
+    uint32_t matrix_dataflow; /* what stays in the array: 0 weights, 1 results, 2 inputs (sim_matrix.h) */
+    uint32_t matrix_step;     /* elements of the streamed dimension per step; 0 means 1 */
+    uint32_t matrix_count;    /* arrays of a core, side by side; 0 means 1 */
+    uint32_t matrix_split;    /* what they split: 0 n, 1 m, 2 what pads least */
+    uint32_t matrix_fill_cycles;   /* of each fold beside its stream: control, and skew where folds do not overlap */
+    uint32_t matrix_switch_cycles; /* between a switch to new weights and the next load */
+    uint32_t matrix_has_full_folds; /* a partly used array loads or drains all its rows */
+    uint32_t matrix_f32_pieces;    /* loads of one f32 operand; 0 means 1 */
 } vnpu_machine_t;
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 #define VNPU_PROFILE_MAGIC 0x464f5250u /* "PROF" */
-#define VNPU_PROFILE_VERSION 1u
+#define VNPU_PROFILE_VERSION 2u
 
 typedef struct vnpu_profile_header {
     uint32_t magic, version;
@@ -25,8 +25,11 @@ typedef struct vnpu_profile_header {
     uint64_t launches_offset, records_offset, names_offset; /* bytes from the start of the blob */
     uint64_t bytes;
     uint64_t memory_peak_bytes; /* allocated at most, since the start */
-    uint64_t reserved[3];
+    uint64_t static_mw;        /* power whatever the chip does: 1 mW for 1 ps is 1 fJ */
+    uint64_t link_fj_per_byte; /* of the payload of copies between host and device */
+    uint64_t reserved;
 } vnpu_profile_header_t;
+static_assert(sizeof(vnpu_profile_header_t) == 104, "profile header");
 /* names_offset: num_engines names, then num_causes names, each NUL-terminated. */
 
 typedef enum vnpu_launch_kind {
@@ -46,6 +49,16 @@ typedef struct vnpu_profile_launch {
 } vnpu_profile_launch_t;
 static_assert(sizeof(vnpu_profile_launch_t) == 64, "profile launch");
 
+/* Where the energy of a launch goes; static power and the host link are not part of a launch's record. */
+typedef enum vnpu_energy_part {
+    VNPU_ENERGY_MATRIX = 0, /* multiply-adds, operands and results through scratchpad and accumulator */
+    VNPU_ENERGY_VECTOR,     /* elements, scratchpad and accumulator */
+    VNPU_ENERGY_DMA,        /* scratchpad */
+    VNPU_ENERGY_NOC,
+    VNPU_ENERGY_DRAM,       /* bytes over the bus, activates, refreshes */
+    VNPU_ENERGY_PARTS
+} vnpu_energy_part_t;
+
 typedef struct vnpu_profile_record {
     char name[64];       /* program */
     uint64_t key;        /* reuse key (hash) */
@@ -59,9 +72,11 @@ typedef struct vnpu_profile_record {
     uint64_t vector_elems;
     uint32_t num_slices; /* trace slices, after the causes */
     uint32_t bytes;      /* record with causes and slices: next record starts here + bytes */
+    uint64_t energy_fj[VNPU_ENERGY_PARTS]; /* dynamic, by the [energy] keys: 0 where they are */
     /* then uint64_t cause_ps[num_engines][num_causes]; each engine's causes sum to duration_ps exactly */
     /* then vnpu_profile_slice_t slice[num_slices] */
 } vnpu_profile_record_t;
+static_assert(sizeof(vnpu_profile_record_t) == 216, "profile record");
 
 typedef struct vnpu_profile_slice {
     uint32_t engine;

@@ -85,22 +85,101 @@ uint64_t kern_cost_stream(const vnpu_machine_t *machine, const kern_stream_cost_
     return stream->tiles * slowest + fill;
 }
 
+enum { RESULTS_STAY = 1, INPUTS_STAY = 2 }; /* vnpu_machine_t.matrix_dataflow; 0: weights */
+enum { SPLIT_N = 0, SPLIT_M = 1 };          /* .matrix_split; 2: what pads least */
+
+/* One axis of a product: its extent, that of an MM, and how many arrays split it. */
+typedef struct extent {
+    uint64_t size, tile, arrays;
+} extent_t;
+
+/* The axes in their roles (sim/sim_matrix.h): rows and columns of the array, streamed. */
+typedef struct roles {
+    extent_t rows, cols, streamed;
+} roles_t;
+
+static roles_t roles_of(const vnpu_machine_t *machine, extent_t m, extent_t k, extent_t n) {
+    switch (machine->matrix_dataflow) {
+    case RESULTS_STAY: return (roles_t){m, n, k};
+    case INPUTS_STAY: return (roles_t){k, m, n};
+    default: return (roles_t){k, n, m};
+    }
+}
+
+static uint64_t at_least_one(uint32_t value) {
+    return value == 0 ? 1 : value;
+}
+
+static uint64_t folds_along(extent_t extent, uint64_t cells) {
+    cells *= extent.arrays;
+    return extent.size / extent.tile * kern_ceil_div(extent.tile, cells) +
+           kern_ceil_div(extent.size % extent.tile, cells);
+}
+
+static uint64_t steps_of(const vnpu_machine_t *machine, extent_t streamed, uint64_t part) {
+    return kern_ceil_div(part, at_least_one(machine->matrix_step) * streamed.arrays);
+}
+
+/* How the arrays split n and m of one MM, as the unit does. */
+static void split(const vnpu_machine_t *machine, extent_t *m, extent_t k, extent_t *n) {
+    uint64_t count = at_least_one(machine->matrix_count), best = UINT64_MAX, best_n = count;
+    uint64_t from = machine->matrix_split == SPLIT_M ? 1 : count;
+    uint64_t to = machine->matrix_split == SPLIT_N ? count : 1;
+    for (uint64_t along_n = from; along_n >= to; along_n--) {
+        if (count % along_n != 0) continue;
+        roles_t mm = roles_of(machine, (extent_t){m->tile, m->tile, count / along_n},
+                              (extent_t){k.tile, k.tile, 1}, (extent_t){n->tile, n->tile, along_n});
+        uint64_t steps = folds_along(mm.rows, machine->matrix_rows) *
+                         folds_along(mm.cols, machine->matrix_cols) *
+                         steps_of(machine, mm.streamed, mm.streamed.tile);
+        if (steps >= best) continue;
+        best = steps;
+        best_n = along_n;
+    }
+    n->arrays = best_n;
+    m->arrays = count / best_n;
+}
+
+/* Cycles of the port of what stays in the array: a load, or a drain. */
+static uint64_t port_cycles(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t used) {
+    uint64_t rows = machine->matrix_rows;
+    if (used < rows && !machine->matrix_has_full_folds) rows = used;
+    uint64_t port = kern_ceil_div(rows, machine->matrix_load_rows_per_cycle);
+    if (machine->matrix_dataflow == RESULTS_STAY) return port;
+    if (dtype == VNPU_F32) port *= at_least_one(machine->matrix_f32_pieces);
+    return port + machine->matrix_switch_cycles;
+}
+
 uint64_t kern_cost_matrix(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t m, uint64_t k,
                           uint64_t n, uint64_t mt, uint64_t kt, uint64_t nt) {
-    uint64_t rows = machine->matrix_rows, cols = machine->matrix_cols;
     uint64_t num = machine->matrix_rate_num[dtype], den = machine->matrix_rate_den[dtype];
     if (num == 0) return UINT64_MAX / 4;
-    uint64_t folds_k = k / kt * kern_ceil_div(kt, rows) + kern_ceil_div(k % kt, rows);
-    uint64_t folds_n = n / nt * kern_ceil_div(nt, cols) + kern_ceil_div(n % nt, cols);
-    uint64_t load = kern_ceil_div(k < rows ? k : rows, machine->matrix_load_rows_per_cycle);
-    uint64_t cycles = 0;
-    uint64_t part[2] = {mt, m % mt}, count[2] = {m / mt, m % mt > 0};
+    extent_t along_m = {m, mt, 1}, along_k = {k, kt, 1}, along_n = {n, nt, 1};
+    split(machine, &along_m, along_k, &along_n);
+    roles_t roles = roles_of(machine, along_m, along_k, along_n);
+    uint64_t folds = folds_along(roles.rows, machine->matrix_rows) *
+                     folds_along(roles.cols, machine->matrix_cols);
+    uint64_t port = port_cycles(machine, dtype, kern_ceil_div(roles.rows.size, roles.rows.arrays));
+    extent_t streamed = roles.streamed;
+    uint64_t part[2] = {streamed.tile, streamed.size % streamed.tile};
+    uint64_t count[2] = {streamed.size / streamed.tile, part[1] > 0}, cycles = 0;
     for (int i = 0; i < 2; i++) {
         if (count[i] == 0) continue;
-        uint64_t stream = kern_ceil_div(part[i] * den, num);
-        stream = max64(stream, machine->matrix_min_stream_cycles);
-        uint64_t fold = machine->matrix_weight_buffers > 1 ? max64(stream, load) : stream + load;
+        uint64_t stream = kern_ceil_div(steps_of(machine, streamed, part[i]) * den, num);
+        stream = max64(stream, machine->matrix_min_stream_cycles) + machine->matrix_fill_cycles;
+        uint64_t fold = machine->matrix_weight_buffers > 1 ? max64(stream, port) : stream + port;
         cycles += count[i] * fold;
     }
-    return cycles * folds_k * folds_n;
+    return cycles * folds;
+}
+
+kern_fold_t kern_cost_fold(const vnpu_machine_t *machine) {
+    uint64_t rows = machine->matrix_rows, cols = machine->matrix_cols;
+    uint64_t step = at_least_one(machine->matrix_step), count = at_least_one(machine->matrix_count);
+    kern_fold_t fold = {.m = step, .k = rows, .n = cols};
+    if (machine->matrix_dataflow == RESULTS_STAY) fold = (kern_fold_t){rows, step, cols};
+    if (machine->matrix_dataflow == INPUTS_STAY) fold = (kern_fold_t){cols, rows, step};
+    if (machine->matrix_split == SPLIT_N) fold.n *= count;
+    if (machine->matrix_split == SPLIT_M) fold.m *= count;
+    return fold;
 }

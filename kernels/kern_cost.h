@@ -48,7 +48,14 @@ typedef struct kern_stream_cost {
 } kern_stream_cost_t;
 uint64_t kern_cost_stream(const vnpu_machine_t *machine, const kern_stream_cost_t *stream);
 
-/* The array: cycles of an M x K x N product given as one or more MM of at most mt x kt x nt. */
+/* What fills the matrix unit (one array of it when they split what pads least): tiles are best
+ * multiples of it. */
+typedef struct kern_fold {
+    uint64_t m, k, n;
+} kern_fold_t;
+kern_fold_t kern_cost_fold(const vnpu_machine_t *machine);
+/* The array: cycles of an M x K x N product given as one or more MM of at most mt x kt x nt, in the
+ * steady state: the closed form of sim/sim_matrix.h, any dataflow. */
 uint64_t kern_cost_matrix(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t m, uint64_t k,
                           uint64_t n, uint64_t mt, uint64_t kt, uint64_t nt);
 

@@ -259,9 +259,10 @@ static void consider_split(search_t *search, uint32_t along, uint32_t grid0, uin
     const vnpu_machine_t *machine = search->machine;
     uint64_t rows = (uint64_t)size[GEMM_M], cols = (uint64_t)size[GEMM_N];
     candidates_t m = {0}, n = {0}, k = {0};
-    add_parts(&m, along == GEMM_M ? kern_ceil_div(rows, grid0) : rows, 1, 512);
-    add_parts(&n, kern_ceil_div(cols, grid1), machine->matrix_cols, 1024);
-    add_parts(&k, (uint64_t)size[GEMM_K], machine->matrix_rows, 8192);
+    kern_fold_t fold = kern_cost_fold(machine);
+    add_parts(&m, along == GEMM_M ? kern_ceil_div(rows, grid0) : rows, fold.m, max64(512, fold.m));
+    add_parts(&n, kern_ceil_div(cols, grid1), fold.n, max64(1024, fold.n));
+    add_parts(&k, (uint64_t)size[GEMM_K], fold.k, 8192);
     for (uint32_t i = 0; i < m.count * n.count * k.count; i++) {
         kern_gemm_plan_t plan = {.grid = {grid0, grid1}};
         plan.axis[GEMM_B] = kern_axis_make(size[GEMM_B], 1);

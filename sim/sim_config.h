@@ -2,7 +2,7 @@
  * Chip configuration: one schema table (sim_schema.c) drives the parser, the checks, `vnpu config explain`, the docs page
  * and the effective configuration that every result carries.
  *
- * A file is INI (libinih, stream interface); `include = base.ini` (top of the file, relative to it) is read first;
+ * A file is INI (libinih, stream interface); `include = base.ini` lines (top of the file, relative to it) are read first, in order;
  * overrides are "section.key=value". Every value is stored as an integer in the unit of its type:
  *   SIM_TYPE_COUNT 1, BYTES bytes (KiB/MiB/GiB, kB/MB/GB), HZ hertz, PS picoseconds (ps/ns/us/ms), BYTES_PER_S bytes/s,
  *   CYCLES cycles, RATIO a fraction num/den ("1/4", "2", "0.25"), BOOL 0/1, ENUM index of the choice, STRING text.

@@ -1,8 +1,11 @@
 /* What the keys say together: contradictions (errors), oddities (warnings), peak numbers. */
 #include "sim/sim_config_internal.h"
+#include "sim/sim_noc.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+#include "sim/sim_matrix.h"
 
 /* Element sizes of the dtypes that have a rate. */
 static const struct {
@@ -34,8 +37,37 @@ static const struct {
     {"dram.tfaw", "dram.trrd_s", "the window holds more than one activate"},
 };
 
+/* Keys of the matrix unit that would do nothing, or cannot be had together. */
+static void check_matrix_errors(const sim_config_t *config, const char *origin,
+                                sim_problems_t *problems) {
+    bool is_loaded = get(config, "matrix.dataflow") != SIM_OUTPUT_STATIONARY;
+    if (get(config, "matrix.switch_cycles") != 0 &&
+        (!is_loaded || get(config, "matrix.weight_buffers") > 2))
+        sim_problems_add(problems,
+                         "%s: matrix.switch_cycles needs weights or inputs that are loaded into at "
+                         "most two buffers: matrix.dataflow = %s, matrix.weight_buffers = %s",
+                         origin, sim_config_text(config, "matrix.dataflow"),
+                         sim_config_text(config, "matrix.weight_buffers"));
+    bool is_broadcast = strcmp(sim_config_str(config, "matrix.operands"), "broadcast") == 0;
+    if (is_broadcast && get(config, "matrix.overlap") == 0)
+        sim_problems_add(problems,
+                         "%s: matrix.overlap = false has no effect with matrix.operands = "
+                         "broadcast: nothing crosses the array",
+                         origin);
+    if (get(config, "matrix.f32") == 0) return;
+    sim_ratio_t bf16 = sim_config_ratio(config, "matrix.rate.bf16");
+    if (bf16.num == 0)
+        sim_problems_add(problems, "%s: matrix.f32 = %s needs matrix.rate.bf16", origin,
+                         sim_config_text(config, "matrix.f32"));
+    if (bf16.den > UINT32_MAX / SIM_MATRIX_MAX_PASSES)
+        sim_problems_add(problems, "%s: matrix.f32 = %s: matrix.rate.bf16 = %s is too fine", origin,
+                         sim_config_text(config, "matrix.f32"),
+                         sim_config_text(config, "matrix.rate.bf16"));
+}
+
 void sim_config_check_errors(const sim_config_t *config, const char *origin,
                              sim_problems_t *problems) {
+    check_matrix_errors(config, origin, problems);
     for (size_t i = 0; i < sizeof ORDERED / sizeof ORDERED[0]; i++)
         if (get(config, ORDERED[i].large) < get(config, ORDERED[i].small))
             sim_problems_add(problems, "%s: %s = %s is below %s = %s: %s", origin, ORDERED[i].large,
@@ -46,6 +78,17 @@ void sim_config_check_errors(const sim_config_t *config, const char *origin,
         sim_problems_add(problems,
                          "%s: dram.trefi = %" PRIu64 " leaves no time beside dram.trfc = %s",
                          origin, trefi, sim_config_text(config, "dram.trfc"));
+    if (get(config, "dram.refresh") == 1 &&
+        get(config, "dram.trefipb") <= get(config, "dram.trrefd"))
+        sim_problems_add(problems, "%s: dram.trefipb = %s: not above dram.trrefd = %s", origin,
+                         sim_config_text(config, "dram.trefipb"),
+                         sim_config_text(config, "dram.trrefd"));
+    sim_ratio_t high = sim_config_ratio(config, "dram.write_high"),
+                low = sim_config_ratio(config, "dram.write_low");
+    if ((uint64_t)low.num * high.den > (uint64_t)high.num * low.den)
+        sim_problems_add(problems, "%s: dram.write_low = %s is above dram.write_high = %s", origin,
+                         sim_config_text(config, "dram.write_low"),
+                         sim_config_text(config, "dram.write_high"));
     if (get(config, "dram.row_bytes") % get(config, "dram.burst_bytes") != 0)
         sim_problems_add(problems, "%s: dram.row_bytes is not a multiple of dram.burst_bytes",
                          origin);
@@ -56,6 +99,9 @@ void sim_config_check_errors(const sim_config_t *config, const char *origin,
                          "%s: dram.bytes is not a multiple of one row of every bank (%" PRIu64
                          " bytes)",
                          origin, all_banks);
+    sim_error_t err = {0};
+    if (sim_noc_check(config, &err) != SIM_OK)
+        sim_problems_add(problems, "%s: %s", origin, err.text);
 }
 
 /* ---- numbers that follow, in doubles: for people, never for timing ------- */
@@ -87,9 +133,18 @@ static uint64_t working_cores(const sim_config_t *config) {
     return workers != 0 ? workers : get(config, "grid.cores");
 }
 
-static double peak_ops(const sim_config_t *config, const char *rate_key) {
-    return 2.0 * (double)get(config, "matrix.rows") * per_s(config, "matrix.cols", "core.clock") *
-           (double)working_cores(config) * to_double(sim_config_ratio(config, rate_key));
+/* Steps per cycle. */
+static double matrix_rate(const sim_config_t *config, size_t dtype) {
+    uint32_t pieces;
+    if (dtype == 0) return to_double(sim_matrix_f32_rate(config, &pieces));
+    return to_double(sim_config_ratio(config, DTYPES[dtype].key));
+}
+
+static double peak_ops(const sim_config_t *config, size_t dtype) {
+    double cells = (double)get(config, "matrix.rows") * (double)get(config, "matrix.cols") *
+                   (double)get(config, "matrix.step") * (double)get(config, "matrix.count");
+    return 2.0 * cells * (double)get(config, "core.clock") * (double)working_cores(config) *
+           matrix_rate(config, dtype);
 }
 
 /* Idle round trip of a read, seconds: what the outstanding limit has to cover. */
@@ -98,7 +153,7 @@ static double memory_latency_s(const sim_config_t *config) {
         get(config, "dram.trcdrd") + get(config, "dram.tcl") + get(config, "dram.burst_cycles");
     return (double)cycles / (double)get(config, "dram.clock") +
            2e-12 * (double)get(config, "dram.frontend") +
-           2.0 * (double)get(config, "noc.latency_cycles") / (double)get(config, "noc.clock");
+           2.0 * (double)sim_noc_read_cycles(config) / (double)get(config, "noc.clock");
 }
 
 /* ---- warnings ------------------------------------------------------------ */
@@ -122,33 +177,51 @@ static void warn(warnings_t *warnings, const char *format, ...) {
     if (warnings->used >= warnings->bytes) warnings->used = warnings->bytes - 1;
 }
 
-static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
+/* Bytes per cycle of an array that streams at full rate against what its memories carry. */
+static void check_operands(const sim_config_t *config, size_t dtype, warnings_t *warnings) {
+    const char *key = DTYPES[dtype].key, *name = DTYPES[dtype].name;
     double sram = (double)sram_bytes_per_cycle(config), acc = (double)acc_bytes_per_cycle(config);
-    double rows = (double)get(config, "matrix.rows"), cols = (double)get(config, "matrix.cols");
-    double load = (double)get(config, "matrix.load_rows_per_cycle");
-    for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        double rate = to_double(sim_config_ratio(config, DTYPES[i].key)),
-               bytes = (double)DTYPES[i].bytes;
-        if (rows * bytes * rate > sram)
-            warn(warnings,
-                 "%s: the array eats %.0f bytes per cycle of %s, the scratchpad gives %.0f\n",
-                 DTYPES[i].key, rows * bytes * rate, DTYPES[i].name, sram);
-        if (rate > 0 && load * cols * bytes > sram)
-            warn(warnings,
-                 "matrix.load_rows_per_cycle: %s weights need %.0f bytes per cycle, the scratchpad "
-                 "gives %.0f\n",
-                 DTYPES[i].name, load * cols * bytes, sram);
-        if (cols * 4.0 * rate > acc)
-            warn(warnings, "%s: results take %.0f bytes per cycle, the accumulator takes %.0f\n",
-                 DTYPES[i].key, cols * 4.0 * rate, acc);
-    }
-    if (load > rows) warn(warnings, "matrix.load_rows_per_cycle: the array has %.0f rows\n", rows);
+    double rows = (double)get(config, "matrix.rows"), load = rows;
+    double cols = (double)get(config, "matrix.cols") * (double)get(config, "matrix.count");
+    double steps = matrix_rate(config, dtype) * (double)get(config, "matrix.step");
+    double bytes = (double)DTYPES[dtype].bytes;
+    bool is_loaded = get(config, "matrix.dataflow") != SIM_OUTPUT_STATIONARY;
+    double eaten = (is_loaded ? rows : rows + cols) * bytes * steps;
+    if (load > (double)get(config, "matrix.load_rows_per_cycle"))
+        load = (double)get(config, "matrix.load_rows_per_cycle");
+    if (eaten > sram)
+        warn(warnings,
+             "%s: the array eats %.0f bytes per cycle of %s, the scratchpad gives %.0f\n", key,
+             eaten, name, sram);
+    if (is_loaded && steps > 0 && load * cols * bytes > sram)
+        warn(warnings,
+             "matrix.load_rows_per_cycle: %s weights need %.0f bytes per cycle, the scratchpad "
+             "gives %.0f\n",
+             name, load * cols * bytes, sram);
+    double results = is_loaded ? cols * 4.0 * steps : load * cols * 4.0;
+    if (steps > 0 && results > acc)
+        warn(warnings, "%s: results take %.0f bytes per cycle, the accumulator takes %.0f\n", key,
+             results, acc);
+}
+
+static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
+    for (size_t i = 0; i < DTYPE_COUNT; i++)
+        check_operands(config, i, warnings);
+    if (get(config, "matrix.load_rows_per_cycle") > get(config, "matrix.rows"))
+        warn(warnings, "matrix.load_rows_per_cycle: the array has %s rows\n",
+             sim_config_text(config, "matrix.rows"));
+    if (get(config, "matrix.split") != 0 && get(config, "matrix.count") == 1)
+        warn(warnings, "matrix.split: without effect, there is one array\n");
+    if (get(config, "matrix.f32") != 0 && sim_config_ratio(config, "matrix.rate.f32").num != 0)
+        warn(warnings, "matrix.rate.f32: without effect, f32 products are %s\n",
+             sim_config_text(config, "matrix.f32"));
 }
 
 static void check_memory(const sim_config_t *config, warnings_t *warnings) {
     double dram = dram_peak(config), port = per_s(config, "noc.bytes_per_cycle", "noc.clock");
     double engine = per_s(config, "dma.bytes_per_cycle", "core.clock");
-    double memory_port = per_s(config, "noc.memory_bytes_per_cycle", "noc.clock");
+    double memory_port = per_s(config, "noc.memory_bytes_per_cycle", "noc.clock") *
+                         (double)sim_noc_endpoints_of(config);
     if (engine > port)
         warn(warnings, "dma.bytes_per_cycle: an engine moves %.4g GB/s, a core's port %.4g GB/s\n",
              engine / 1e9, port / 1e9);
@@ -156,7 +229,7 @@ static void check_memory(const sim_config_t *config, warnings_t *warnings) {
         warn(warnings, "dma.bytes_per_cycle: wider than the scratchpad\n");
     if (memory_port < dram)
         warn(warnings,
-             "noc.memory_bytes_per_cycle: the memory port carries %.4g GB/s of the DRAM's %.4g\n",
+             "noc.memory_bytes_per_cycle: memory ports carry %.4g GB/s of the DRAM's %.4g\n",
              memory_port / 1e9, dram / 1e9);
     if (port * (double)working_cores(config) < dram)
         warn(warnings, "noc.bytes_per_cycle: all cores' ports carry %.4g GB/s of the DRAM's %.4g\n",
@@ -192,13 +265,16 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
     double payload = (double)get(config, "link.payload_bytes");
     double packet = payload + (double)get(config, "link.header_bytes");
     (void)fprintf(stream,
-                  "chip %s: %s cores (%" PRIu64 " compute) at %s, array %s x %s, %s lanes\n",
+                  "chip %s: %s cores (%" PRIu64 " compute) at %s, %s lanes, %s %s array of %s x %s "
+                  "x %s\n",
                   sim_config_text(config, "chip.name"), sim_config_text(config, "grid.cores"),
                   working_cores(config), sim_config_text(config, "core.clock"),
+                  sim_config_text(config, "vector.lanes"), sim_config_text(config, "matrix.count"),
+                  sim_config_text(config, "matrix.dataflow"),
                   sim_config_text(config, "matrix.rows"), sim_config_text(config, "matrix.cols"),
-                  sim_config_text(config, "vector.lanes"));
+                  sim_config_text(config, "matrix.step"));
     for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        double peak = peak_ops(config, DTYPES[i].key);
+        double peak = peak_ops(config, i);
         if (peak > 0)
             (void)fprintf(stream,
                           "peak %-4s %10.4g TOPS, ridge point %.4g operations per DRAM byte\n",

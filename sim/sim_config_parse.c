@@ -30,7 +30,7 @@ typedef struct source {
     char *long_value; /* value of a line that is too long for the library's buffer, else NULL */
     int line;
     bool is_handled; /* the library called the handler for this line, or it needs no call */
-    bool has_key, has_include;
+    bool has_key;
     bool is_skipped; /* in an unknown section, which is reported once */
 } source_t;
 
@@ -127,11 +127,10 @@ static char *read_file(loader_t *loader, const char *path, const char *where) {
 
 static void include(source_t *source, const char *name, const char *where) {
     loader_t *loader = source->loader;
-    if (source->has_key || source->has_include) {
-        sim_problems_add(&loader->problems, "%s: include must be the first line, and one", where);
+    if (source->has_key) {
+        sim_problems_add(&loader->problems, "%s: includes come before everything else", where);
         return;
     }
-    source->has_include = true;
     int depth = 0;
     for (const source_t *s = source; s != NULL; s = s->parent)
         depth++;

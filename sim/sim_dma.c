@@ -15,6 +15,7 @@ struct request {
     sim_dma_op_t *op;
     request_t *next;     /* free list, or the queue of the scratchpad port */
     sim_dma_walk_t walk; /* at the first piece */
+    sim_dram_request_t memory;
     uint64_t bytes, sram_bytes, data_cycles, engine_cycles;
     sim_tick_t slot_end; /* the engine is done with it */
     sim_tick_t entered;  /* the stage that it is in */
@@ -24,8 +25,8 @@ struct sim_dma {
     sim_engine_t *engine;
     sim_dma_spec_t spec;
     sim_dram_t *dram;
-    sim_xbar_t *xbar;
-    uint32_t port, memory_port;
+    sim_noc_t *noc;
+    uint32_t port;
     sim_share_t *sram;
     /* In order of submission: requests all issued and waiting for the last data; issuing; waiting.
      */
@@ -94,20 +95,6 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
     request->sram_bytes = sram_moved - op->sram_moved_bytes;
     op->sram_moved_bytes = sram_moved;
     return request;
-}
-
-/* Every piece of the request at the DRAM now; returns when the last one is through. */
-static sim_tick_t access_dram(const sim_dma_t *unit, const request_t *request, bool is_write) {
-    sim_dma_walk_t walk = request->walk;
-    sim_dma_piece_t piece;
-    sim_tick_t now = sim_now(unit->engine), ready = now;
-    for (uint64_t bytes = 0; next_piece(&walk, unit->spec.request_bytes, bytes, &piece);) {
-        bytes += piece.bytes;
-        ready =
-            later(ready, sim_dram_access(unit->dram, piece.address, piece.bytes, is_write, now));
-        sim_dma_walk_take(&walk, &piece);
-    }
-    return ready;
 }
 
 /* ---- transfers: begin, end ---- */
@@ -215,6 +202,29 @@ static void go_on(request_t *request, sim_event_fn fn, sim_tick_t tick) {
         sim_event_schedule(engine, &request->event, tick);
 }
 
+/* Every piece of the request at the DRAM now; goes on with `next` when the last one is through, not
+ * before not_before. */
+static void access_dram(request_t *request, bool is_write, sim_event_fn next,
+                        sim_tick_t not_before) {
+    sim_dram_t *dram = request->unit->dram;
+    uint64_t request_bytes = request->unit->spec.request_bytes;
+    sim_dma_walk_t walk = request->walk;
+    sim_dma_piece_t piece;
+    if (dram == NULL) {
+        request->memory.done = sim_now(request->unit->engine);
+        go_on(request, next, later(request->memory.done, not_before));
+        return;
+    }
+    sim_event_init(&request->event, SIM_PHASE_COMPLETE, next);
+    sim_dram_begin(dram, &request->memory, is_write, &request->event, not_before);
+    for (uint64_t bytes = 0; next_piece(&walk, request_bytes, bytes, &piece);) {
+        bytes += piece.bytes;
+        sim_dram_add(dram, &request->memory, piece.address, piece.bytes);
+        sim_dma_walk_take(&walk, &piece);
+    }
+    sim_dram_end(dram, &request->memory);
+}
+
 static void on_through(sim_engine_t *engine, sim_event_t *event) {
     (void)engine;
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
@@ -232,31 +242,106 @@ static void finish(request_t *request, sim_tick_t tick) {
     go_on(request, on_through, later(tick, request->slot_end));
 }
 
-static void on_write_at_dram(sim_engine_t *engine, sim_event_t *event) {
+/* ---- messages ---- */
+
+#define MAX_ENDPOINTS 64u
+
+/* Bytes of a request by memory endpoint. */
+typedef struct spread {
+    uint32_t count;
+    struct {
+        uint32_t port;
+        uint64_t bytes;
+    } part[MAX_ENDPOINTS];
+} spread_t;
+
+/* More than MAX_ENDPOINTS endpoints in one request: the last part stands for the rest. */
+static void spread_add(spread_t *spread, uint32_t port, uint64_t bytes) {
+    uint32_t i = 0;
+    while (i < spread->count && spread->part[i].port != port)
+        i++;
+    if (i == MAX_ENDPOINTS) i--;
+    if (i == spread->count) {
+        spread->part[i].port = port;
+        spread->part[i].bytes = 0;
+        spread->count++;
+    }
+    spread->part[i].bytes += bytes;
+}
+
+static void spread_piece(const sim_dma_t *unit, spread_t *spread, sim_dma_piece_t piece) {
+    while (piece.bytes > 0) {
+        uint64_t run = piece.bytes;
+        uint32_t channel = 0;
+        if (unit->dram != NULL) channel = sim_dram_channel_at(unit->dram, piece.address, &run);
+        if (run > piece.bytes) run = piece.bytes;
+        spread_add(spread, sim_noc_memory_port(unit->noc, channel), run);
+        piece.address += run;
+        piece.bytes -= run;
+    }
+}
+
+static void spread_request(const sim_dma_t *unit, const request_t *request, spread_t *spread) {
+    spread->count = 0;
+    if (sim_noc_memory_ports(unit->noc) == 1) {
+        spread_add(spread, sim_noc_memory_port(unit->noc, 0), request->bytes);
+        return;
+    }
+    sim_dma_walk_t walk = request->walk;
+    sim_dma_piece_t piece;
+    for (uint64_t bytes = 0; next_piece(&walk, unit->spec.request_bytes, bytes, &piece);) {
+        bytes += piece.bytes;
+        spread_piece(unit, spread, piece);
+        sim_dma_walk_take(&walk, &piece);
+    }
+}
+
+/* Sends a request's data, or its headers alone, to or from every memory endpoint that it touches
+ * now; returns when the last is there. */
+static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_memory,
+                       bool has_data) {
+    sim_tick_t now = sim_now(unit->engine), arrival = now;
+    if (unit->noc == NULL) return now;
+    spread_t spread;
+    spread_request(unit, request, &spread);
+    for (uint32_t i = 0; i < spread.count; i++) {
+        uint32_t memory = spread.part[i].port;
+        sim_noc_path_t path = {.src_port = to_memory ? unit->port : memory,
+                               .dst_port = to_memory ? memory : unit->port,
+                               .network = unit->spec.network,
+                               .cls = to_memory ? SIM_NOC_REQUEST : SIM_NOC_RESPONSE};
+        uint64_t bytes = has_data ? spread.part[i].bytes : 0;
+        arrival = later(arrival, sim_noc_send(unit->noc, path, bytes, now));
+    }
+    return arrival;
+}
+
+static void on_written(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
-    sim_dma_t *unit = request->unit;
-    sim_tick_t ready = sim_now(engine);
-    if (unit->dram != NULL) ready = access_dram(unit, request, true);
-    request->op->waited[WAIT_DRAM] += ready - request->entered;
-    finish(request, ready);
+    request->op->waited[WAIT_DRAM] += request->memory.done - request->entered;
+    on_through(engine, event);
+}
+
+static void on_write_at_dram(sim_engine_t *engine, sim_event_t *event) {
+    (void)engine;
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    access_dram(request, true, on_written, request->slot_end);
 }
 
 static void on_write_arrived(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
-    sim_dma_t *unit = request->unit;
-    sim_tick_t ready = sim_now(engine);
-    request->entered = ready;
-    if (request->op->accumulate && unit->dram != NULL) ready = access_dram(unit, request, false);
-    go_on(request, on_write_at_dram, ready);
+    request->entered = sim_now(engine);
+    if (request->op->accumulate)
+        access_dram(request, false, on_write_at_dram, 0);
+    else
+        on_write_at_dram(engine, event);
 }
 
 static void on_write_read_out(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
-    sim_tick_t now = sim_now(engine), arrival = now;
-    if (unit->xbar != NULL)
-        arrival = sim_xbar_send(unit->xbar, unit->port, unit->memory_port, request->bytes, now);
-    request->op->waited[WAIT_NOC] += arrival - now;
+    sim_tick_t arrival = send(unit, request, true, true);
+    request->op->waited[WAIT_NOC] += arrival - sim_now(engine);
     go_on(request, on_write_arrived, arrival);
 }
 
@@ -296,14 +381,12 @@ static void on_sram(sim_engine_t *engine, sim_event_t *event) {
     }
 }
 
-/* Data of a read: through the crossbar, and into the scratchpad while it comes out of it. */
+/* Data of a read: through the interconnect, and into the scratchpad while it comes out of it. */
 static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
-    sim_tick_t now = sim_now(engine), arrival = now;
+    sim_tick_t now = sim_now(engine), arrival = send(unit, request, false, true);
     request->op->waited[WAIT_DRAM] += now - request->entered;
-    if (unit->xbar != NULL)
-        arrival = sim_xbar_send(unit->xbar, unit->memory_port, unit->port, request->bytes, now);
     request->op->waited[WAIT_NOC] += arrival - now;
     if (unit->sram == NULL) {
         finish(request, arrival);
@@ -313,12 +396,20 @@ static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
     go_on(request, on_sram, arrival - now > data ? arrival - data : now);
 }
 
+static void on_read_at_dram(sim_engine_t *engine, sim_event_t *event) {
+    request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    sim_tick_t now = sim_now(engine);
+    request->op->waited[WAIT_NOC] += now - request->entered;
+    request->entered = now;
+    access_dram(request, false, on_read_data, 0);
+}
+
 static void enter(sim_dma_t *unit, request_t *request) {
     sim_tick_t now = sim_now(unit->engine);
     request->entered = now;
     if (request->op->kind == SIM_DMA_READ) {
-        sim_tick_t ready = unit->dram != NULL ? access_dram(unit, request, false) : now;
-        go_on(request, on_read_data, ready);
+        bool has_request = unit->noc != NULL && sim_noc_has_requests(unit->noc);
+        go_on(request, on_read_at_dram, has_request ? send(unit, request, true, false) : now);
     } else if (unit->sram != NULL) {
         on_sram(unit->engine, &request->event);
     } else if (request->op->kind == SIM_DMA_WRITE) {
@@ -388,8 +479,8 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
 /* ---- life cycle ---- */
 
 sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
-                            sim_xbar_t *xbar, uint32_t port, uint32_t memory_port,
-                            sim_share_t *sram, sim_dma_t **out_unit) {
+                            sim_noc_t *noc, uint32_t port, sim_share_t *sram,
+                            sim_dma_t **out_unit) {
     *out_unit = NULL;
     if (spec->bytes_per_cycle == 0 || spec->request_bytes == 0 || spec->clock.num == 0 ||
         spec->transpose_factor.num < spec->transpose_factor.den ||
@@ -406,10 +497,10 @@ sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, si
     unit->engine = engine;
     unit->spec = *spec;
     unit->dram = dram;
-    unit->xbar = xbar;
+    unit->noc = noc;
     unit->port = port;
-    unit->memory_port = memory_port;
     unit->sram = sram;
+    if (dram != NULL) sim_dram_attach(dram, engine);
     unit->request_count = (uint32_t)count;
     sim_event_init(&unit->issue_event, SIM_PHASE_ISSUE, on_issue);
     sim_event_init(&unit->end_event, SIM_PHASE_COMPLETE, on_transfer_end);

@@ -12,8 +12,9 @@
  *      (docs/timing.md). A transpose multiplies the data cycles by transpose_factor, an accumulate
  *      by accumulate_factor,
  *   3. holds at most outstanding_bytes in flight (Little: throughput <= outstanding / latency),
- *   4. each request passes DRAM, crossbar and scratchpad port (reads; writes the other way:
- *      scratchpad, crossbar, DRAM),
+ *   4. each request passes DRAM, interconnect and scratchpad port (reads; writes the other way:
+ *      scratchpad, interconnect, DRAM); where the interconnect has requests, a read's goes to the
+ *      memory first. A request that spans several memory endpoints is a message to or from each,
  *   5. ends when its last request has arrived; done is completion_cycles later (semaphore update).
  *
  * Transfers of one engine are pipelined one deep: the next descriptor is fetched while the last
@@ -35,15 +36,16 @@
 #include "sim/sim_config.h"
 #include "sim/sim_dma_walk.h"
 #include "sim/sim_dram.h"
+#include "sim/sim_noc.h"
 #include "sim/sim_op.h"
 #include "sim/sim_share.h"
-#include "sim/sim_xbar.h"
 
 typedef struct sim_dma_spec {
     uint32_t bytes_per_cycle, descriptor_cycles, run_cycles, completion_cycles;
     uint64_t request_bytes, outstanding_bytes;
     sim_ratio_t transpose_factor, accumulate_factor; /* >= 1: data cycles are multiplied */
     sim_clock_t clock;
+    uint32_t network; /* of the interconnect, for both ways of a transfer */
 } sim_dma_spec_t;
 
 typedef enum sim_dma_kind {
@@ -78,10 +80,10 @@ typedef struct sim_dma_op {
 } sim_dma_op_t;
 
 typedef struct sim_dma sim_dma_t;
-/* port: the core's crossbar port. dram, xbar, sram may be NULL (ideal). All borrowed. */
+/* port: the core's. dram, noc, sram may be NULL (ideal). All borrowed. */
 sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
-                            sim_xbar_t *xbar, uint32_t port, uint32_t memory_port,
-                            sim_share_t *sram, sim_dma_t **out_unit) SIM_MUST_USE;
+                            sim_noc_t *noc, uint32_t port, sim_share_t *sram,
+                            sim_dma_t **out_unit) SIM_MUST_USE;
 void sim_dma_destroy(sim_dma_t *unit);
 void sim_dma_reset(sim_dma_t *unit);
 sim_status_t sim_dma_spec_from_config(const sim_config_t *config,

@@ -5,8 +5,6 @@
 
 #include "sim/sim_dram_internal.h"
 
-#define MAX_GROUPS 64u
-
 static uint64_t later(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
@@ -64,8 +62,7 @@ static void close_all_banks(sim_dram_t *dram, sim_dram_channel_t *channel, uint6
  * A refresh that is due when the channel gets to its next train comes before it: a train is never
  * cut. Of the refreshes that fell into an idle time only the last can still be felt.
  */
-static void refresh(sim_dram_t *dram, sim_dram_channel_t *channel, uint64_t cycle) {
-    if (cycle < channel->refresh_due) return;
+static void refresh_all(sim_dram_t *dram, sim_dram_channel_t *channel, uint64_t cycle) {
     uint64_t interval = dram->timing.param[SIM_DRAM_REFI];
     uint64_t missed = (cycle - channel->refresh_due) / interval;
     close_all_banks(dram, channel, channel->refresh_due);
@@ -76,14 +73,40 @@ static void refresh(sim_dram_t *dram, sim_dram_channel_t *channel, uint64_t cycl
     dram->stats.refreshes += missed + 1;
 }
 
-/* ---- row trains ---- */
+/* Of the refreshes that were missed only the last of each bank can still be felt. */
+static void refresh_banks(sim_dram_t *dram, sim_dram_channel_t *channel, uint64_t cycle) {
+    uint64_t interval = dram->timing.param[SIM_DRAM_REFI];
+    uint32_t banks = dram->group_count * dram->bank_count;
+    uint64_t missed = (cycle - channel->refresh_due) / interval;
+    dram->stats.refreshes += missed + 1;
+    uint64_t skipped = missed < banks ? 0 : missed + 1 - banks;
+    channel->refresh_due += skipped * interval;
+    channel->refresh_bank = (uint32_t)((channel->refresh_bank + skipped) % banks);
+    for (; channel->refresh_due <= cycle; channel->refresh_due += interval) {
+        uint32_t group = channel->refresh_bank % dram->group_count;
+        uint32_t bank = channel->refresh_bank / dram->group_count;
+        sim_dram_bank_t *state = &channel->bank[group * dram->bank_count + bank];
+        if (state->row != SIM_DRAM_NO_ROW)
+            sim_dram_issue(
+                dram, channel, group, bank, SIM_DRAM_PRE,
+                sim_dram_earliest(dram, channel, group, bank, SIM_DRAM_PRE, channel->refresh_due));
+        state->row = SIM_DRAM_NO_ROW;
+        sim_dram_issue(
+            dram, channel, group, bank, SIM_DRAM_REFPB,
+            sim_dram_earliest(dram, channel, group, bank, SIM_DRAM_REFPB, channel->refresh_due));
+        channel->refresh_bank = (channel->refresh_bank + 1) % banks;
+    }
+}
 
-/* Trains of one request in one channel and one row of each bank group: their bursts take turns on
- * the bus. */
-typedef struct train {
-    uint32_t group, bursts;
-    uint64_t cycle; /* of the last column command placed */
-} train_t;
+void sim_dram_refresh(sim_dram_t *dram, sim_dram_channel_t *channel, uint64_t cycle) {
+    if (cycle < channel->refresh_due) return;
+    if (dram->is_per_bank_refresh)
+        refresh_banks(dram, channel, cycle);
+    else
+        refresh_all(dram, channel, cycle);
+}
+
+/* ---- row trains ---- */
 
 static void open_row(sim_dram_t *dram, sim_dram_channel_t *channel, uint32_t group, uint32_t bank,
                      uint64_t row, uint64_t arrival) {
@@ -107,8 +130,8 @@ static void open_row(sim_dram_t *dram, sim_dram_channel_t *channel, uint32_t gro
 
 /* One column command of every train in turn, `s` apart, `l` apart within a train. Returns the last
  * one's cycle. */
-static uint64_t one_round(train_t *const train[], uint32_t count, uint64_t last, uint32_t s,
-                          uint32_t l) {
+static uint64_t one_round(sim_dram_train_t *const train[], uint32_t count, uint64_t last,
+                          uint32_t s, uint32_t l) {
     for (uint32_t i = 0; i < count; i++) {
         last = later(last + s, train[i]->cycle + l);
         train[i]->cycle = last;
@@ -121,8 +144,8 @@ static uint64_t one_round(train_t *const train[], uint32_t count, uint64_t last,
  * otherwise every round takes l. (After round 1 the train's commands spread over at most max((count
  * - 1) * s, l - s), whatever round 0 looked like.)
  */
-static uint64_t all_rounds(train_t *const train[], uint32_t count, uint64_t rounds, uint64_t last,
-                           uint32_t s, uint32_t l) {
+static uint64_t all_rounds(sim_dram_train_t *const train[], uint32_t count, uint64_t rounds,
+                           uint64_t last, uint32_t s, uint32_t l) {
     last = one_round(train, count, last, s, l);
     if (rounds > 1) last = one_round(train, count, last, s, l);
     if (rounds <= 2) return last;
@@ -135,10 +158,11 @@ static uint64_t all_rounds(train_t *const train[], uint32_t count, uint64_t roun
 /* Column commands of all trains, round robin; trains that end early leave the turn to the others.
  */
 static uint64_t place_columns(sim_dram_t *dram, sim_dram_channel_t *channel, uint32_t bank,
-                              train_t train[], uint32_t count, bool is_write, uint64_t arrival) {
+                              sim_dram_train_t train[], uint32_t count, bool is_write,
+                              uint64_t arrival) {
     sim_dram_command_t column = is_write ? SIM_DRAM_WR : SIM_DRAM_RD;
     uint32_t s = dram->timing.column_s[is_write], l = dram->timing.column_l[is_write];
-    train_t *active[MAX_GROUPS];
+    sim_dram_train_t *active[SIM_DRAM_MAX_GROUPS];
     uint64_t last = 0, done = 0;
     for (uint32_t i = 0; i < count; i++) {
         active[i] = &train[i];
@@ -178,31 +202,38 @@ static uint64_t bursts_below(sim_dram_field_t field, uint64_t group, uint64_t en
     return whole + (rest - first < width ? rest - first : width);
 }
 
+uint32_t sim_dram_split(const sim_dram_t *dram, const sim_dram_place_t *at, uint64_t first,
+                        uint64_t end, sim_dram_train_t train[SIM_DRAM_MAX_GROUPS]) {
+    const sim_dram_map_t *map = &dram->map;
+    if (end - first == 1 || map->group.bits == 0 || map->group.shift >= map->segment_bits) {
+        train[0] = (sim_dram_train_t){.group = at->group, .bursts = (uint32_t)(end - first)};
+        return 1;
+    }
+    uint32_t count = 0;
+    uint64_t mask = (UINT64_C(1) << map->segment_bits) - 1;
+    uint64_t from = first & mask, to = from + (end - first);
+    uint32_t start = (uint32_t)sim_dram_field_get(map->group, first);
+    uint32_t permute = start ^ at->group; /* the hash is the same for the whole row */
+    for (uint32_t i = 0; i < dram->group_count; i++) {
+        uint32_t group = (start + i) & (dram->group_count - 1);
+        uint64_t bursts =
+            bursts_below(map->group, group, to) - bursts_below(map->group, group, from);
+        if (bursts > 0)
+            train[count++] =
+                (sim_dram_train_t){.group = group ^ permute, .bursts = (uint32_t)bursts};
+    }
+    return count;
+}
+
 /* The bursts [first, end) of one segment: one channel, one bank number, one row, some or all bank
  * groups. */
 static uint64_t serve_segment(sim_dram_t *dram, uint64_t first, uint64_t end, bool is_write,
                               uint64_t arrival) {
-    const sim_dram_map_t *map = &dram->map;
-    sim_dram_place_t at = sim_dram_map_bank(map, first);
+    sim_dram_place_t at = sim_dram_map_bank(&dram->map, first);
     sim_dram_channel_t *channel = &dram->channel[at.channel];
-    refresh(dram, channel, later(arrival, channel->last_column));
-    train_t train[MAX_GROUPS];
-    uint32_t count = 0;
-    if (map->group.bits == 0 || map->group.shift >= map->segment_bits) {
-        train[count++] = (train_t){.group = at.group, .bursts = (uint32_t)(end - first)};
-    } else {
-        uint64_t mask = (UINT64_C(1) << map->segment_bits) - 1;
-        uint64_t from = first & mask, to = from + (end - first);
-        uint32_t start = (uint32_t)sim_dram_field_get(map->group, first);
-        uint32_t permute = start ^ at.group; /* the hash is the same for the whole row */
-        for (uint32_t i = 0; i < dram->group_count; i++) {
-            uint32_t group = (start + i) & (dram->group_count - 1);
-            uint64_t bursts =
-                bursts_below(map->group, group, to) - bursts_below(map->group, group, from);
-            if (bursts > 0)
-                train[count++] = (train_t){.group = group ^ permute, .bursts = (uint32_t)bursts};
-        }
-    }
+    sim_dram_refresh(dram, channel, later(arrival, channel->last_column));
+    sim_dram_train_t train[SIM_DRAM_MAX_GROUPS];
+    uint32_t count = sim_dram_split(dram, &at, first, end, train);
     for (uint32_t i = 0; i < count; i++)
         open_row(dram, channel, train[i].group, at.bank, at.row, arrival);
     uint64_t last = place_columns(dram, channel, at.bank, train, count, is_write, arrival);
@@ -215,25 +246,82 @@ static uint64_t serve_segment(sim_dram_t *dram, uint64_t first, uint64_t end, bo
     return last + dram->timing.data_cycles[is_write];
 }
 
-sim_tick_t sim_dram_access(sim_dram_t *dram, uint64_t address, uint64_t bytes, bool is_write,
-                           sim_tick_t now) {
+/* The bursts of a range, and its arrival at the channels. */
+static uint64_t enter(sim_dram_t *dram, uint64_t address, uint64_t bytes, bool is_write,
+                      sim_tick_t now, uint64_t *first, uint64_t *end) {
     if (now < dram->last) sim_bug("sim_dram", now, "called back in time");
     dram->last = now;
-    if (bytes == 0) return now;
-    uint64_t arrival = sim_clock_cycle_up(&dram->clock, now + dram->frontend_ticks);
-    uint64_t first = address >> dram->map.burst_shift;
-    uint64_t end = ((address + bytes - 1) >> dram->map.burst_shift) + 1;
-    uint64_t segment = UINT64_C(1) << dram->map.segment_bits;
+    *first = address >> dram->map.burst_shift;
+    *end = ((address + bytes - 1) >> dram->map.burst_shift) + 1;
     uint64_t *moved = is_write ? &dram->stats.write_bytes : &dram->stats.read_bytes;
-    *moved += (end - first) * dram->burst_bytes;
-    uint64_t done = 0;
+    *moved += (*end - *first) * dram->burst_bytes;
+    return sim_clock_cycle_up(&dram->clock, now + dram->frontend_ticks);
+}
+
+static uint64_t segment_end(const sim_dram_t *dram, uint64_t first, uint64_t end) {
+    uint64_t stop = (first | ((UINT64_C(1) << dram->map.segment_bits) - 1)) + 1;
+    return stop < end ? stop : end;
+}
+
+sim_tick_t sim_dram_access(sim_dram_t *dram, uint64_t address, uint64_t bytes, bool is_write,
+                           sim_tick_t now) {
+    if (dram->window > 1) sim_bug("sim_dram", now, "in-order access beside a scheduling window");
+    if (bytes == 0) return now;
+    uint64_t first, end, done = 0;
+    uint64_t arrival = enter(dram, address, bytes, is_write, now, &first, &end);
     while (first < end) {
-        uint64_t stop = (first | (segment - 1)) + 1;
-        if (stop > end) stop = end;
+        uint64_t stop = segment_end(dram, first, end);
         done = later(done, serve_segment(dram, first, stop, is_write, arrival));
         first = stop;
     }
     return sim_clock_tick(&dram->clock, done) + dram->frontend_ticks;
+}
+
+/* ---- requests of several ranges ---- */
+
+void sim_dram_attach(sim_dram_t *dram, sim_engine_t *engine) {
+    dram->engine = engine;
+}
+
+void sim_dram_begin(sim_dram_t *dram, sim_dram_request_t *request, bool is_write,
+                    sim_event_t *event, sim_tick_t not_before) {
+    *request = (sim_dram_request_t){.event = event,
+                                    .done = sim_now(dram->engine),
+                                    .not_before = not_before,
+                                    .left = 1,
+                                    .is_write = is_write};
+}
+
+void sim_dram_add(sim_dram_t *dram, sim_dram_request_t *request, uint64_t address, uint64_t bytes) {
+    sim_tick_t now = sim_now(dram->engine);
+    if (bytes == 0) return;
+    if (dram->window == 1) {
+        request->done =
+            later(request->done, sim_dram_access(dram, address, bytes, request->is_write, now));
+        return;
+    }
+    uint64_t first, end;
+    uint64_t arrival = enter(dram, address, bytes, request->is_write, now, &first, &end);
+    while (first < end) {
+        uint64_t stop = segment_end(dram, first, end);
+        sim_dram_place_t at = sim_dram_map_bank(&dram->map, first);
+        sim_dram_queue_add(dram, &at, first, stop, request, arrival);
+        first = stop;
+    }
+}
+
+void sim_dram_request_end(sim_dram_t *dram, sim_dram_request_t *request) {
+    if (request->done_cycle > 0)
+        request->done = sim_clock_tick(&dram->clock, request->done_cycle) + dram->frontend_ticks;
+    sim_tick_t tick = later(request->done, request->not_before);
+    if (tick <= sim_now(dram->engine))
+        request->event->fn(dram->engine, request->event);
+    else
+        sim_event_schedule(dram->engine, request->event, tick);
+}
+
+void sim_dram_end(sim_dram_t *dram, sim_dram_request_t *request) {
+    if (--request->left == 0) sim_dram_request_end(dram, request);
 }
 
 /* ---- life cycle ---- */
@@ -242,7 +330,9 @@ void sim_dram_reset(sim_dram_t *dram) {
     uint32_t channels = dram->channel_count, groups = dram->group_count;
     uint64_t interval = dram->timing.param[SIM_DRAM_REFI];
     for (uint32_t i = 0; i < channels; i++) {
-        uint64_t due = (2 * (uint64_t)i + 1) * interval / (2 * (uint64_t)channels);
+        uint64_t due = dram->is_refresh_staggered
+                           ? (2 * (uint64_t)i + 1) * interval / (2 * (uint64_t)channels)
+                           : interval;
         dram->channel[i] = (sim_dram_channel_t){
             .refresh_due = interval == 0 ? UINT64_MAX : due,
             .group = dram->groups + (size_t)i * groups,
@@ -253,6 +343,10 @@ void sim_dram_reset(sim_dram_t *dram) {
         dram->groups[i] = (sim_dram_group_t){0};
     for (uint32_t i = 0; i < channels * groups * dram->bank_count; i++)
         dram->banks[i] = (sim_dram_bank_t){.row = SIM_DRAM_NO_ROW};
+    for (uint32_t i = 0; dram->queues != NULL && i < channels; i++) {
+        dram->channel[i].queue = (void *)(dram->queues + i * dram->queue_bytes);
+        sim_dram_queue_reset(dram, dram->channel[i].queue);
+    }
     dram->stats = (sim_dram_stats_t){0};
     dram->last = 0;
 }
@@ -268,11 +362,14 @@ static void read_timing(const sim_config_t *config, sim_dram_timing_t *timing) {
         [SIM_DRAM_RRD_L] = "dram.trrd_l",    [SIM_DRAM_FAW] = "dram.tfaw",
         [SIM_DRAM_WTR_S] = "dram.twtr_s",    [SIM_DRAM_WTR_L] = "dram.twtr_l",
         [SIM_DRAM_RTW] = "dram.trtw",        [SIM_DRAM_RFC] = "dram.trfc",
+        [SIM_DRAM_RFCPB] = "dram.trfcpb",    [SIM_DRAM_RREFD] = "dram.trrefd",
         [SIM_DRAM_REFI] = "dram.trefi",
     };
     uint32_t param[SIM_DRAM_PARAM_COUNT] = {0};
     for (int i = SIM_DRAM_NONE + 1; i < SIM_DRAM_PARAM_COUNT; i++)
         param[i] = (uint32_t)sim_config_u64(config, key[i]);
+    if (sim_config_u64(config, "dram.refresh") == 1)
+        param[SIM_DRAM_REFI] = (uint32_t)sim_config_u64(config, "dram.trefipb");
     sim_dram_timing_init(timing, param);
 }
 
@@ -287,10 +384,22 @@ static sim_status_t read_config(const sim_config_t *config, sim_dram_t *dram, si
     dram->bank_count = (uint32_t)sim_config_u64(config, "dram.banks_per_group");
     dram->burst_bytes = (uint32_t)sim_config_u64(config, "dram.burst_bytes");
     dram->is_closed_page = sim_config_u64(config, "dram.page") == 1;
+    dram->is_per_bank_refresh = sim_config_u64(config, "dram.refresh") == 1;
+    dram->is_refresh_staggered = sim_config_u64(config, "dram.refresh_stagger") != 0;
+    dram->window = (uint32_t)sim_config_u64(config, "dram.window");
+    dram->max_row_hits = (uint32_t)sim_config_u64(config, "dram.max_row_hits");
+    sim_ratio_t high = sim_config_ratio(config, "dram.write_high"),
+                low = sim_config_ratio(config, "dram.write_low");
+    dram->write_high = (uint32_t)((uint64_t)dram->window * high.num / high.den);
+    dram->write_low = (uint32_t)(((uint64_t)dram->window * low.num + low.den - 1) / low.den);
     dram->frontend_ticks =
         (sim_config_u64(config, "dram.frontend") + SIM_TICK_PS - 1) / SIM_TICK_PS;
-    if (dram->group_count > MAX_GROUPS)
-        return sim_error_set(err, SIM_ERROR_CONFIG, "dram.bank_groups: more than %u", MAX_GROUPS);
+    if (dram->group_count > SIM_DRAM_MAX_GROUPS)
+        return sim_error_set(err, SIM_ERROR_CONFIG, "dram.bank_groups: more than %u",
+                             SIM_DRAM_MAX_GROUPS);
+    if (dram->window > 1 && dram->group_count * dram->bank_count > 64)
+        return sim_error_set(err, SIM_ERROR_CONFIG,
+                             "dram.window: more than 64 banks in a channel with a window");
     return SIM_OK;
 }
 
@@ -308,6 +417,16 @@ sim_status_t sim_dram_create(const sim_config_t *config, sim_dram_t **out_dram, 
         status = sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "dram: %zu channels", channels);
         goto fail;
     }
+    if (dram->window > 1) {
+        dram->queue_bytes = sim_dram_queue_bytes(dram);
+        dram->queues = calloc(channels, dram->queue_bytes);
+        if (dram->queues == NULL) {
+            status = sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "dram: %zu queues", channels);
+            goto fail;
+        }
+        for (uint32_t i = 0; i < channels; i++)
+            sim_dram_queue_init(dram, i, dram->queues + i * dram->queue_bytes);
+    }
     sim_dram_reset(dram);
     *out_dram = dram;
     return SIM_OK;
@@ -321,6 +440,7 @@ void sim_dram_destroy(sim_dram_t *dram) {
     free(dram->channel);
     free(dram->groups);
     free(dram->banks);
+    free(dram->queues);
     free(dram);
 }
 
@@ -339,4 +459,10 @@ uint64_t sim_dram_stripe_bytes(const sim_dram_t *dram) {
 
 uint32_t sim_dram_channels(const sim_dram_t *dram) {
     return dram->channel_count;
+}
+
+uint32_t sim_dram_channel_at(const sim_dram_t *dram, uint64_t address, uint64_t *out_bytes) {
+    uint64_t run = UINT64_C(1) << (dram->map.channel.shift + dram->map.burst_shift);
+    *out_bytes = dram->map.channel.bits == 0 ? UINT64_MAX - address : run - address % run;
+    return sim_dram_map_bank(&dram->map, address >> dram->map.burst_shift).channel;
 }

@@ -2,14 +2,17 @@
  * DRAM: channels of banks in bank groups, served in order per channel, one row train (bursts of one
  * row) at a time.
  *
- * A request is a contiguous byte range. It is cut by the address mapping into trains; each train's
- * PRE, ACT and column commands are placed at the earliest cycle that every rule allows (tRCD, tRP,
- * tRAS, tRC, tRRD_S/L, tFAW, tCCD_S/L, tWTR_S/L, tRTW, tRTP, tWR, refresh), so the answer is known
- * at once and no event is needed. Calls must come in non-decreasing time. The rules are const rows
- * {from, to, scope, delay, reason} in sim_dram_rules.c. Refresh is all-bank per channel, staggered:
- * channel i of n first due at (i + 1/2) tREFI / n of the epoch. A new epoch starts with all banks
- * precharged. Idle latencies (closed forms, docs/timing.md): hit CL + BL, closed
- * RCD + CL + BL, conflict RP + RCD + CL + BL, plus dram.frontend each way.
+ * A request is cut by the address mapping into trains; each train's PRE, ACT and column commands
+ * are placed at the earliest cycle that every rule allows (tRCD, tRP, tRAS, tRC, tRRD_S/L, tFAW,
+ * tCCD_S/L, tWTR_S/L, tRTW, tRTP, tWR, refresh). The rules are const rows {from, to, scope, delay,
+ * reason} in sim_dram_rules.c. A new epoch starts with all banks precharged. Idle latencies (closed
+ * forms, docs/timing.md): hit CL + BL, closed RCD + CL + BL, conflict RP + RCD + CL + BL, plus
+ * dram.frontend each way.
+ *
+ * Refresh: all banks of a channel every dram.trefi, or with dram.refresh = per_bank one bank after
+ * the other every dram.trefipb, the others going on. With dram.refresh_stagger channel i of n is
+ * first due at (i + 1/2) / n of the interval, otherwise all at the end of the first. A refresh that
+ * is due waits for the train in progress (in order) or for the command in progress (window).
  *
  * dram.mapping lists address fields from most to least significant, e.g. "ro-ba-co-ch-co16-bg":
  * row, bank, channel, bank group, column; "coN" takes N bursts, "co" alone what is left of a row.
@@ -19,14 +22,29 @@
  * the channels by the bits above the channel field. Operands of the canonical placement (numbered
  * by address bits 40 and up) start in different banks.
  *
- * A refresh that is due waits for the train in
- * progress; reads and writes are served in order, so a change of direction between two requests
- * costs a turn of the bus (no write queue: docs/fidelity.md).
+ * Order of service:
+ *   dram.window = 1   trains in the order of arrival; the answer is known at once. A change of
+ *                     direction between two requests costs a turn of the bus (no write queue).
+ *   dram.window = n   first ready, first come, first served over the n oldest bursts of reads and
+ *                     the n oldest of writes of a channel: the command that can go first goes; at
+ *                     the same cycle column commands before activates before precharges, the older
+ *                     burst first. A bank closes its row when nothing in the window wants it (in
+ *                     the present direction), or after dram.max_row_hits column commands when an
+ *                     older burst wants another row. Writes are buffered: the channel turns to
+ *                     them when dram.write_high of the window is full or no read waits, and back
+ *                     below dram.write_low. A write is acknowledged CWL + BL after it has got into
+ *                     the window. What waits in front of the window waits in order. A train of more
+ *                     bursts than the window has left is in it whole. Reads are not answered out of
+ *                     the write buffer.
+ * Calls must come in non-decreasing time. With a window, decisions of a channel are made late, by
+ * one event per batch, never after the data that they send; they are the ones that a controller
+ * would make cycle by cycle.
  */
 #ifndef SIM_DRAM_H
 #define SIM_DRAM_H
 
 #include "sim/sim_config.h"
+#include "sim/sim_event.h"
 #include "sim/sim_op.h"
 
 typedef struct sim_dram_stats {
@@ -41,10 +59,31 @@ void sim_dram_destroy(sim_dram_t *dram);
 void sim_dram_reset(sim_dram_t *dram); /* new epoch; statistics back to zero */
 /*
  * One request at tick `now`: returns the tick when its last data byte is on the bus (read) or its
- * last write burst is done. address is the timing address (docs/timing.md: canonical placement).
+ * last write burst is done. In order, and only with dram.window = 1. address is the timing address
+ * (docs/timing.md: canonical placement).
  */
 sim_tick_t sim_dram_access(sim_dram_t *dram, uint64_t address, uint64_t bytes, bool is_write,
                            sim_tick_t now);
+
+/*
+ * One request of several ranges, in whichever order of service is configured: begin, add ..., end.
+ * The event (idle, initialised by the caller, phase COMPLETE) runs when the last range is done, not
+ * before not_before; at once, inside sim_dram_end, if that is now. `done` then says when the memory
+ * was done. Request and event are borrowed until then. The engine must have been attached.
+ */
+typedef struct sim_dram_request {
+    sim_event_t *event;
+    sim_tick_t done, not_before;
+    uint64_t done_cycle; /* private from here on */
+    uint32_t left;       /* trains, and one until the end */
+    bool is_write;
+} sim_dram_request_t;
+void sim_dram_attach(sim_dram_t *dram, sim_engine_t *engine); /* borrowed */
+void sim_dram_begin(sim_dram_t *dram, sim_dram_request_t *request, bool is_write,
+                    sim_event_t *event, sim_tick_t not_before);
+void sim_dram_add(sim_dram_t *dram, sim_dram_request_t *request, uint64_t address, uint64_t bytes);
+void sim_dram_end(sim_dram_t *dram, sim_dram_request_t *request);
+
 const sim_dram_stats_t *sim_dram_stats(const sim_dram_t *dram);
 
 uint64_t sim_dram_peak_bytes_per_s(const sim_dram_t *dram);
@@ -52,5 +91,10 @@ uint64_t sim_dram_peak_bytes_per_s(const sim_dram_t *dram);
  * every bank group and channel. */
 uint64_t sim_dram_stripe_bytes(const sim_dram_t *dram);
 uint32_t sim_dram_channels(const sim_dram_t *dram);
+/* The channel of an address, and for how many bytes from there on it stays. */
+uint32_t sim_dram_channel_at(const sim_dram_t *dram, uint64_t address, uint64_t *out_bytes);
+/* The channel of an address, and for how many bytes from there on (to the next multiple) it stays.
+ */
+uint32_t sim_dram_channel_at(const sim_dram_t *dram, uint64_t address, uint64_t *out_bytes);
 
 #endif

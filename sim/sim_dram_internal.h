@@ -15,7 +15,8 @@ typedef enum sim_dram_command {
     SIM_DRAM_PRE,
     SIM_DRAM_RD,
     SIM_DRAM_WR,
-    SIM_DRAM_REF,
+    SIM_DRAM_REF,   /* all banks */
+    SIM_DRAM_REFPB, /* one bank */
     SIM_DRAM_COMMAND_COUNT
 } sim_dram_command_t;
 
@@ -47,7 +48,9 @@ typedef enum sim_dram_param {
     SIM_DRAM_WTR_L,
     SIM_DRAM_RTW,
     SIM_DRAM_RFC,
-    SIM_DRAM_REFI,
+    SIM_DRAM_RFCPB,
+    SIM_DRAM_RREFD,
+    SIM_DRAM_REFI, /* between two refresh commands of a channel, of whichever kind */
     SIM_DRAM_PARAM_COUNT
 } sim_dram_param_t;
 
@@ -156,8 +159,10 @@ static inline sim_dram_place_t sim_dram_map_bank(const sim_dram_map_t *map, uint
 
 /* ---- state ---- */
 
-#define SIM_DRAM_NO_ROW UINT64_MAX
-#define SIM_DRAM_WINDOW 4u
+#define SIM_DRAM_NO_ROW     UINT64_MAX
+#define SIM_DRAM_WINDOW     4u /* activates that tFAW counts */
+#define SIM_DRAM_MAX_GROUPS 64u
+#define SIM_DRAM_NO_ENTRY   UINT16_MAX
 
 typedef struct sim_dram_bank {
     uint64_t next[SIM_DRAM_COMMAND_COUNT]; /* first cycle that the rules of this scope allow */
@@ -168,15 +173,19 @@ typedef struct sim_dram_group {
     uint64_t next[SIM_DRAM_COMMAND_COUNT];
 } sim_dram_group_t;
 
+typedef struct sim_dram_queue sim_dram_queue_t; /* sim_dram_queue.c; NULL with dram.window = 1 */
+
 typedef struct sim_dram_channel {
     uint64_t next[SIM_DRAM_COMMAND_COUNT];
     uint64_t window[SIM_DRAM_WINDOW]; /* cycle from which the window allows the activate after each
                                          of the last ones */
     uint32_t window_at;
+    uint32_t refresh_bank; /* per-bank refresh: the next one */
     uint64_t last_column;
     uint64_t refresh_due; /* UINT64_MAX: never */
     sim_dram_group_t *group;
     sim_dram_bank_t *bank; /* [group * banks_per_group + bank] */
+    sim_dram_queue_t *queue;
 } sim_dram_channel_t;
 
 struct sim_dram {
@@ -185,12 +194,16 @@ struct sim_dram {
     sim_clock_t clock;
     uint32_t channel_count, group_count, bank_count; /* groups of a channel, banks of a group */
     uint32_t burst_bytes;
-    bool is_closed_page;
+    bool is_closed_page, is_per_bank_refresh, is_refresh_staggered;
+    uint32_t window, write_high, write_low, max_row_hits; /* bursts; hits of a row, 0: no limit */
     sim_tick_t frontend_ticks, last;
     sim_dram_stats_t stats;
+    sim_engine_t *engine;
     sim_dram_channel_t *channel;
     sim_dram_group_t *groups;
     sim_dram_bank_t *banks;
+    char *queues;
+    size_t queue_bytes;
 };
 
 /* First cycle >= `from` at which every rule allows the command. Pure. */
@@ -200,5 +213,36 @@ uint64_t sim_dram_earliest(const sim_dram_t *dram, const sim_dram_channel_t *cha
 /* Places the command; asserts that sim_dram_earliest allows it. */
 void sim_dram_issue(sim_dram_t *dram, sim_dram_channel_t *channel, uint32_t group, uint32_t bank,
                     sim_dram_command_t command, uint64_t cycle);
+/* Refreshes that are due at `cycle`. */
+void sim_dram_refresh(sim_dram_t *dram, sim_dram_channel_t *channel, uint64_t cycle);
+
+/* Trains of one request in one channel and one row of each bank group: their bursts take turns on
+ * the bus. */
+typedef struct sim_dram_train {
+    uint32_t group, bursts;
+    uint64_t cycle; /* of the last column command placed */
+} sim_dram_train_t;
+/* The trains of the bursts [first, end) of one segment: one channel, one bank number, one row.
+ * Returns how many. */
+uint32_t sim_dram_split(const sim_dram_t *dram, const sim_dram_place_t *at, uint64_t first,
+                        uint64_t end, sim_dram_train_t train[SIM_DRAM_MAX_GROUPS]);
+
+/* ---- the scheduling window of a channel (sim_dram_queue.c) ---- */
+
+size_t sim_dram_queue_bytes(const sim_dram_t *dram);
+void sim_dram_queue_init(sim_dram_t *dram, uint32_t channel, void *memory);
+void sim_dram_queue_reset(sim_dram_t *dram, sim_dram_queue_t *queue);
+/* One segment, at the channel from `arrival` (cycles) on. Its bytes wait in front of the window
+ * when that is full; what is there already is served as far as it takes to make room for it. */
+void sim_dram_queue_add(sim_dram_t *dram, const sim_dram_place_t *at, uint64_t first, uint64_t end,
+                        sim_dram_request_t *request, uint64_t arrival);
+/* Whether one more segment fits without serving others ahead of time. */
+bool sim_dram_queue_has_room(const sim_dram_queue_t *queue);
+/* For arbiters of several requesters in front of the channels (benchmarks/peers): called when the
+ * place in front of the window becomes free, with the channel's cycle. NULL: nobody. */
+typedef void (*sim_dram_room_fn)(void *user, uint32_t channel, uint64_t cycle);
+void sim_dram_queue_on_room(sim_dram_queue_t *queue, sim_dram_room_fn fn, void *user);
+/* All bytes of the request are done, as far as the channels are concerned. */
+void sim_dram_request_end(sim_dram_t *dram, sim_dram_request_t *request);
 
 #endif

@@ -47,6 +47,16 @@ static const sim_dram_rule_t rules[] = {
      "a refresh occupies every bank"},
     {SIM_DRAM_REF, SIM_DRAM_REF, SIM_DRAM_CHANNEL, 0, {SIM_DRAM_RFC},
      "a refresh occupies every bank"},
+    {SIM_DRAM_PRE, SIM_DRAM_REFPB, SIM_DRAM_BANK,  0, {SIM_DRAM_RP},
+     "the bank is precharged before its refresh"},
+    {SIM_DRAM_REFPB, SIM_DRAM_ACT, SIM_DRAM_BANK,  0, {SIM_DRAM_RFCPB},
+     "a per-bank refresh occupies its bank"},
+    {SIM_DRAM_REFPB, SIM_DRAM_REFPB, SIM_DRAM_BANK, 0, {SIM_DRAM_RFCPB},
+     "a per-bank refresh occupies its bank"},
+    {SIM_DRAM_REFPB, SIM_DRAM_ACT, SIM_DRAM_CHANNEL, 0, {SIM_DRAM_RREFD},
+     "a refresh opens a row: activates keep their distance from it"},
+    {SIM_DRAM_REFPB, SIM_DRAM_REFPB, SIM_DRAM_CHANNEL, 0, {SIM_DRAM_RREFD},
+     "two banks begin their refreshes one after the other"},
 };
 /* clang-format on */
 

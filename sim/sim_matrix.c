@@ -2,116 +2,256 @@
 
 #include <stdlib.h>
 
+#include "sim/sim_matrix_chain.h"
+
 __extension__ typedef unsigned __int128 wide_t;
+
+#define MAX_WAITING (SIM_MATRIX_MAX_BUFFERS - 1u)
 
 struct sim_matrix {
     sim_engine_t *engine;
     sim_matrix_spec_t spec;
     sim_share_t *share[2]; /* scratchpad, accumulator */
-    sim_matrix_op_t *current, *waiting;
-    uint64_t free_cycle;    /* end of the last operation */
-    uint64_t preload_cycle; /* from here on the weight port and a weight buffer are free for the
-                               next one */
+    sim_matrix_op_t *current;
+    sim_matrix_op_t *waiting[MAX_WAITING]; /* [0, num_waiting), oldest first */
+    uint32_t num_waiting;
+    sim_chain_t chain;
+    bool is_used; /* the array holds something: a switch has to cross it */
 };
 
 static uint64_t ceil_div(uint64_t a, uint64_t b) {
     return a / b + (a % b != 0);
 }
 
+static uint64_t max64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+static uint64_t step_of(const sim_matrix_spec_t *spec) {
+    return spec->step == 0 ? 1 : spec->step;
+}
+
+static uint32_t count_of(const sim_matrix_spec_t *spec) {
+    return spec->count == 0 ? 1 : spec->count;
+}
+
+/* Of all arrays. */
+static uint64_t cells_of(const sim_matrix_spec_t *spec) {
+    return (uint64_t)spec->rows * spec->cols * count_of(spec);
+}
+
+static uint64_t skew_of(const sim_matrix_spec_t *spec) {
+    return spec->is_broadcast ? 0 : (uint64_t)spec->rows + spec->cols - 2;
+}
+
+static bool has_loads(const sim_matrix_spec_t *spec) {
+    return spec->dataflow != SIM_OUTPUT_STATIONARY;
+}
+
+/* One array's part of a product, its dimensions in their roles, the folds of it. */
+typedef struct part {
+    uint32_t rows, cols, streamed;
+    uint64_t row_folds, col_folds;
+} part_t;
+
+static part_t part_of(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n) {
+    part_t part = {0};
+    switch (spec->dataflow) {
+    case SIM_WEIGHT_STATIONARY: part = (part_t){.rows = k, .cols = n, .streamed = m}; break;
+    case SIM_OUTPUT_STATIONARY: part = (part_t){.rows = m, .cols = n, .streamed = k}; break;
+    case SIM_INPUT_STATIONARY: part = (part_t){.rows = k, .cols = m, .streamed = n}; break;
+    }
+    part.row_folds = ceil_div(part.rows, spec->rows);
+    part.col_folds = ceil_div(part.cols, spec->cols);
+    return part;
+}
+
+/* The largest part when `along_n` arrays split n and as many as are left split m. */
+static part_t split(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n,
+                    uint32_t along_n) {
+    uint32_t along_m = count_of(spec) / along_n;
+    return part_of(spec, (uint32_t)ceil_div(m, along_m), k, (uint32_t)ceil_div(n, along_n));
+}
+
+static uint64_t steps_of(const sim_matrix_spec_t *spec, const part_t *part) {
+    return part->row_folds * part->col_folds * ceil_div(part->streamed, step_of(spec));
+}
+
+static part_t share_of(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n) {
+    uint32_t count = count_of(spec);
+    if (spec->split == SIM_SPLIT_M) return split(spec, m, k, n, 1);
+    part_t best = split(spec, m, k, n, count);
+    if (spec->split == SIM_SPLIT_N) return best;
+    for (uint32_t along_n = count - 1; along_n >= 1; along_n--) {
+        if (count % along_n != 0) continue;
+        part_t part = split(spec, m, k, n, along_n);
+        if (steps_of(spec, &part) < steps_of(spec, &best)) best = part;
+    }
+    return best;
+}
+
+/* ---- closed forms -------------------------------------------------------- */
+
 uint64_t sim_matrix_folds(const sim_matrix_spec_t *spec, uint32_t k, uint32_t n) {
-    return ceil_div(k, spec->rows) * ceil_div(n, spec->cols);
+    return ceil_div(k, spec->rows) * ceil_div(n, (uint64_t)spec->cols * count_of(spec));
 }
 
-uint64_t sim_matrix_stream_cycles(const sim_matrix_spec_t *spec, uint32_t m, sim_ratio_t rate) {
-    uint64_t cycles = ceil_div((uint64_t)m * rate.den, rate.num);
-    return cycles < spec->min_stream_cycles ? spec->min_stream_cycles : cycles;
+uint64_t sim_matrix_product_folds(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k,
+                                  uint32_t n) {
+    if (m == 0 || k == 0 || n == 0) return 0;
+    part_t part = share_of(spec, m, k, n);
+    return part.row_folds * part.col_folds;
 }
 
-static uint64_t load_cycles(const sim_matrix_spec_t *spec, uint64_t k_used) {
-    return ceil_div(k_used, spec->load_rows_per_cycle);
+uint64_t sim_matrix_padded_macs(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n) {
+    if (m == 0 || k == 0 || n == 0) return 0;
+    part_t part = share_of(spec, m, k, n);
+    return steps_of(spec, &part) * step_of(spec) * cells_of(spec);
 }
 
-/* What two weight buffers leave visible of a load behind a fold of `stream` cycles; one buffer
- * hides nothing. */
-static uint64_t exposed(const sim_matrix_spec_t *spec, uint64_t load, uint64_t stream) {
-    if (spec->weight_buffers == 1) return load;
-    return load > stream ? load - stream : 0;
+uint64_t sim_matrix_stream_cycles(const sim_matrix_spec_t *spec, uint32_t streamed,
+                                  sim_ratio_t rate) {
+    uint64_t steps = ceil_div(streamed, step_of(spec));
+    return max64(ceil_div(steps * rate.den, rate.num), spec->min_stream_cycles);
 }
 
-/*
- * Folds run n outer, k inner, so loads repeat as (full, ..., full, last). Fold 0's load is kept
- * apart: whether it is hidden is known when the operation before it ends. The others overlap the
- * fold before them.
- */
-static void plan(const sim_matrix_spec_t *spec, sim_matrix_op_t *op) {
-    uint64_t folds = sim_matrix_folds(spec, op->k, op->n);
-    op->load_cycles = op->exposed_cycles = op->stream_cycles = 0;
-    op->array_cycles = 1; /* nothing to do is still an instruction */
-    if (folds == 0 || op->m == 0) return;
-    uint64_t k_folds = ceil_div(op->k, spec->rows), n_folds = ceil_div(op->n, spec->cols);
-    uint64_t last = load_cycles(spec, op->k - (k_folds - 1) * spec->rows);
-    uint64_t full = k_folds > 1 ? load_cycles(spec, spec->rows) : last;
-    uint64_t full_count = (k_folds - 1) * n_folds, last_count = n_folds;
-    if (k_folds > 1)
-        full_count--;
-    else
-        last_count--;
-    op->stream_cycles = sim_matrix_stream_cycles(spec, op->m, op->rate);
-    op->load_cycles = op->keep_weights && folds == 1 ? 0 : full;
-    op->exposed_cycles = full_count * exposed(spec, full, op->stream_cycles) +
-                         last_count * exposed(spec, last, op->stream_cycles);
-    op->array_cycles = folds * op->stream_cycles + op->exposed_cycles;
+static uint64_t port_cycles(const sim_matrix_spec_t *spec, uint64_t used_rows, uint64_t pieces) {
+    uint64_t rows = spec->has_full_folds ? spec->rows : used_rows;
+    return ceil_div(rows, spec->load_rows_per_cycle) * pieces;
+}
+
+uint64_t sim_matrix_fill_cycles(const sim_matrix_spec_t *spec) {
+    return spec->gap_cycles + (spec->is_serial ? skew_of(spec) : 0);
+}
+
+uint64_t sim_matrix_latency_cycles(const sim_matrix_spec_t *spec) {
+    return spec->pipeline_cycles + (spec->is_serial ? 0 : skew_of(spec));
+}
+
+/* With one or two buffers every load waits for the switch before it: part of `full` and `last`. */
+static sim_folds_t folds_of(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op) {
+    sim_folds_t folds = {0};
+    if (op->m == 0 || op->k == 0 || op->n == 0) return folds;
+    part_t part = share_of(spec, op->m, op->k, op->n);
+    uint64_t pieces = has_loads(spec) && op->pieces > 1 ? op->pieces : 1;
+    folds.row_folds = part.row_folds;
+    folds.col_folds = part.col_folds;
+    folds.last = port_cycles(spec, part.rows - (part.row_folds - 1) * spec->rows, pieces);
+    folds.full = folds.row_folds > 1 ? port_cycles(spec, spec->rows, pieces) : folds.last;
+    if (has_loads(spec)) {
+        folds.last += spec->switch_cycles;
+        folds.full += spec->switch_cycles;
+    }
+    folds.stream =
+        sim_matrix_stream_cycles(spec, part.streamed, op->rate) + sim_matrix_fill_cycles(spec);
+    return folds;
+}
+
+/* The first fold: of a load it is known when it may begin, at `from` or later. */
+static void first_fold(const sim_matrix_spec_t *spec, sim_chain_t *chain, const sim_folds_t *folds,
+                       uint64_t from, bool is_kept, bool is_used) {
+    uint32_t newest = spec->weight_buffers - 1;
+    uint64_t port = folds->row_folds > 1 ? folds->full : folds->last;
+    if (!has_loads(spec)) {
+        chain->streamed = max64(chain->streamed, from);
+        sim_chain_drains(chain, spec->weight_buffers, 1, port, folds->stream);
+    } else if (is_kept) {
+        uint64_t start = max64(chain->streamed, from);
+        chain->streamed = chain->buffer[newest] = start + folds->stream;
+        /* The one place to wait was taken until now: nobody loads before. */
+        bool is_late = spec->weight_buffers <= 2 && start > spec->switch_cycles;
+        if (is_late) chain->port = max64(chain->port, start - spec->switch_cycles);
+    } else {
+        uint64_t free = max64(chain->port, chain->buffer[0]) + (is_used ? spec->switch_cycles : 0);
+        chain->port = max64(free, from);
+        chain->buffer[0] = 0;
+        sim_chain_loads(chain, spec->weight_buffers, 1, port - spec->switch_cycles, folds->stream);
+    }
+}
+
+/* Puts the operation behind `chain`; it is submitted at cycle `from`. Returns its first cycle. */
+static uint64_t plan(const sim_matrix_spec_t *spec, sim_chain_t *chain, sim_matrix_op_t *op,
+                     uint64_t from, bool is_used) {
+    uint64_t start = max64(chain->streamed, from);
+    sim_folds_t folds = folds_of(spec, op);
+    uint64_t count = folds.row_folds * folds.col_folds;
+    op->stall_cycles = op->fill_cycles = op->tail_cycles = 0;
+    if (count == 0) { /* nothing to do is still an instruction */
+        op->array_cycles = 1;
+        chain->streamed = start + 1;
+        if (has_loads(spec)) chain->port = chain->streamed;
+    } else {
+        bool is_kept = op->keep_weights && count == 1 && spec->dataflow == SIM_WEIGHT_STATIONARY;
+        first_fold(spec, chain, &folds, from, is_kept, is_used);
+        if (count > 1) sim_chain_product(chain, spec, &folds, 1);
+        op->array_cycles = chain->streamed - start;
+        op->stall_cycles = op->array_cycles - count * folds.stream;
+        op->fill_cycles = count * sim_matrix_fill_cycles(spec);
+    }
+    op->tail_cycles = sim_matrix_latency_cycles(spec);
+    if (!has_loads(spec) && chain->port > chain->streamed)
+        op->tail_cycles += chain->port - chain->streamed;
+    return start;
 }
 
 uint64_t sim_matrix_cold_cycles(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n,
                                 sim_ratio_t rate) {
     sim_matrix_op_t op = {.m = m, .k = k, .n = n, .rate = rate};
-    plan(spec, &op);
-    return op.load_cycles + op.array_cycles;
+    sim_chain_t chain = {0};
+    (void)plan(spec, &chain, &op, 0, false);
+    return op.array_cycles;
 }
 
-static void count_bytes(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
-                        uint64_t bytes[2]) {
-    uint64_t k_folds = ceil_div(op->k, spec->rows), n_folds = ceil_div(op->n, spec->cols);
-    uint64_t results = (uint64_t)op->m * op->n * op->out_bytes;
+void sim_matrix_bytes(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op, uint64_t bytes[2]) {
     bytes[0] = bytes[1] = 0;
-    if (op->stream_cycles == 0) return;
-    bytes[0] = (uint64_t)op->m * op->k * n_folds * op->in_bytes;
-    if (op->load_cycles > 0) bytes[0] += (uint64_t)op->k * op->n * op->weight_bytes;
+    if (op->m == 0 || op->k == 0 || op->n == 0) return;
+    part_t part = share_of(spec, op->m, op->k, op->n);
+    uint64_t row_folds = part.row_folds, col_folds = part.col_folds;
+    uint64_t input = (uint64_t)op->m * op->k * op->in_bytes;
+    uint64_t weights = (uint64_t)op->k * op->n * op->weight_bytes;
+    uint64_t results = (uint64_t)op->m * op->n * op->out_bytes;
+    bool is_kept = op->keep_weights && row_folds * col_folds == 1;
+    switch (spec->dataflow) {
+    case SIM_WEIGHT_STATIONARY: bytes[0] = input * col_folds + (is_kept ? 0 : weights); break;
+    case SIM_INPUT_STATIONARY: bytes[0] = input + weights * col_folds; break;
+    case SIM_OUTPUT_STATIONARY: bytes[0] = input * col_folds + weights * row_folds; break;
+    }
     /* Every k fold writes its sums; all but the first read them again, the first one when it
-     * accumulates. */
+     * accumulates. Sums that stay in the array are written once. */
+    uint64_t k_folds = spec->dataflow == SIM_OUTPUT_STATIONARY ? 1 : row_folds;
     bytes[1] = results * (2 * k_folds - 1 + op->accumulate);
 }
+
+/* ---- the unit ------------------------------------------------------------ */
 
 static void book(const sim_matrix_spec_t *spec, sim_matrix_op_t *op) {
     sim_tick_t *cause = op->op.cause;
     for (int i = 0; i < SIM_CAUSE_COUNT; i++)
         cause[i] = 0;
     wide_t cells = (wide_t)op->m * op->k * op->n * op->rate.den * spec->clock.num;
-    wide_t per_tick = (wide_t)spec->rows * spec->cols * op->rate.num * spec->clock.den;
+    wide_t per_tick = (wide_t)cells_of(spec) * step_of(spec) * op->rate.num * spec->clock.den;
+    bool is_load = has_loads(spec);
+    uint64_t drains = is_load ? 0 : op->stall_cycles;
     cause[SIM_CAUSE_USEFUL] = (sim_tick_t)(cells / per_tick);
-    cause[SIM_CAUSE_WEIGHT_LOAD] = sim_span_ticks(&spec->clock, op->exposed_cycles);
-    cause[SIM_CAUSE_UNUSED_LANES] =
-        op->span.min_ticks - cause[SIM_CAUSE_USEFUL] - cause[SIM_CAUSE_WEIGHT_LOAD];
+    cause[SIM_CAUSE_WEIGHT_LOAD] = sim_span_ticks(&spec->clock, op->stall_cycles - drains);
+    cause[SIM_CAUSE_FILL_DRAIN] = sim_span_ticks(&spec->clock, op->fill_cycles + drains);
+    cause[SIM_CAUSE_UNUSED_LANES] = op->span.min_ticks - cause[SIM_CAUSE_USEFUL] -
+                                    cause[SIM_CAUSE_WEIGHT_LOAD] - cause[SIM_CAUSE_FILL_DRAIN];
     cause[SIM_CAUSE_SRAM_CONFLICT] = op->op.end - op->op.start - op->span.min_ticks;
 }
 
 static void on_array_free(sim_engine_t *engine, sim_span_t *span);
 
-/* The unit is free; fold 0's weights may have been loading since the operation was submitted. */
+/* The unit is free; what fold 0 needs may have been loading since the operation was submitted. */
 static void begin(sim_matrix_t *unit, sim_matrix_op_t *op) {
     const sim_clock_t *clock = &unit->spec.clock;
     uint64_t submitted = sim_clock_cycle_up(clock, op->submitted);
-    uint64_t start = submitted > unit->free_cycle ? submitted : unit->free_cycle;
-    uint64_t load_end = submitted > unit->preload_cycle ? submitted : unit->preload_cycle;
-    load_end += op->load_cycles;
-    uint64_t wait = load_end > start ? load_end - start : 0;
-    op->exposed_cycles += wait;
-    op->array_cycles += wait;
+    uint64_t start = plan(&unit->spec, &unit->chain, op, submitted, unit->is_used);
+    unit->is_used = true;
     op->op.start = sim_clock_tick(clock, start);
     sim_tick_t min_ticks = sim_clock_tick(clock, start + op->array_cycles) - op->op.start;
     uint64_t bytes[2];
-    count_bytes(&unit->spec, op, bytes);
+    sim_matrix_bytes(&unit->spec, op, bytes);
     unit->current = op;
     op->span.owner = unit;
     sim_span_start(unit->engine, &op->span, clock, op->op.start, min_ticks, unit->share, bytes,
@@ -123,21 +263,26 @@ static void on_result(sim_engine_t *engine, sim_span_t *span) {
     if (op->op.on_done != NULL) op->op.on_done(engine, &op->op);
 }
 
+static sim_matrix_op_t *take_waiting(sim_matrix_t *unit) {
+    if (unit->num_waiting == 0) return NULL;
+    sim_matrix_op_t *next = unit->waiting[0];
+    unit->num_waiting--;
+    for (uint32_t i = 0; i < unit->num_waiting; i++)
+        unit->waiting[i] = unit->waiting[i + 1];
+    return next;
+}
+
 static void on_array_free(sim_engine_t *engine, sim_span_t *span) {
     sim_matrix_op_t *op = SIM_CONTAINER_OF(span, sim_matrix_op_t, span);
     sim_matrix_t *unit = span->owner;
     const sim_matrix_spec_t *spec = &unit->spec;
     op->op.end = sim_now(engine);
     uint64_t end = sim_clock_cycle(&spec->clock, op->op.end);
-    uint64_t latency = (uint64_t)spec->rows + spec->cols - 2 + spec->pipeline_cycles;
-    op->op.done = sim_clock_tick(&spec->clock, end + latency);
+    op->op.done = sim_clock_tick(&spec->clock, end + op->tail_cycles);
     book(spec, op);
-    unit->free_cycle = end;
-    /* With two buffers the spare one is free once the last fold streams. */
-    unit->preload_cycle = spec->weight_buffers == 1 ? end : end - op->stream_cycles;
+    sim_chain_shift(&unit->chain, spec->weight_buffers, end - unit->chain.streamed);
     unit->current = NULL;
-    sim_matrix_op_t *next = unit->waiting;
-    unit->waiting = NULL;
+    sim_matrix_op_t *next = take_waiting(unit);
     if (next != NULL) begin(unit, next);
     bool is_done = op->op.done == op->op.end;
     if (!is_done) sim_span_wait(engine, span, op->op.done, on_result);
@@ -145,30 +290,40 @@ static void on_array_free(sim_engine_t *engine, sim_span_t *span) {
     if (is_done) on_result(engine, span);
 }
 
+/* Each operation that waits loads into a buffer of its own. */
+static uint32_t max_waiting(const sim_matrix_spec_t *spec) {
+    return has_loads(spec) && spec->weight_buffers > 2 ? spec->weight_buffers - 1 : 1;
+}
+
 bool sim_matrix_can_submit(const sim_matrix_t *unit) {
-    return unit->waiting == NULL;
+    return unit->num_waiting < max_waiting(&unit->spec);
 }
 
 void sim_matrix_submit(sim_matrix_t *unit, sim_matrix_op_t *op) {
     op->submitted = sim_now(unit->engine);
-    if (unit->waiting != NULL)
-        sim_bug("sim_matrix", op->submitted, "submit to a unit with an operation waiting");
+    if (!sim_matrix_can_submit(unit))
+        sim_bug("sim_matrix", op->submitted, "submit to a unit whose places to wait are taken");
     if (op->rate.num == 0 || op->rate.den == 0)
         sim_bug("sim_matrix", op->submitted, "an operation of a type that the unit lacks");
-    plan(&unit->spec, op);
     if (unit->current == NULL)
         begin(unit, op);
     else
-        unit->waiting = op;
+        unit->waiting[unit->num_waiting++] = op;
+}
+
+static bool is_valid(const sim_matrix_spec_t *spec) {
+    if (spec->rows == 0 || spec->cols == 0 || spec->load_rows_per_cycle == 0 ||
+        spec->min_stream_cycles == 0 || spec->clock.num == 0)
+        return false;
+    if (spec->weight_buffers < 1 || spec->weight_buffers > SIM_MATRIX_MAX_BUFFERS) return false;
+    bool can_switch = has_loads(spec) && spec->weight_buffers <= 2;
+    return spec->switch_cycles == 0 || can_switch;
 }
 
 sim_status_t sim_matrix_create(sim_engine_t *engine, const sim_matrix_spec_t *spec,
                                sim_share_t *sram, sim_share_t *acc, sim_matrix_t **out_unit) {
     *out_unit = NULL;
-    if (spec->rows == 0 || spec->cols == 0 || spec->load_rows_per_cycle == 0 ||
-        spec->weight_buffers < 1 || spec->weight_buffers > 2 || spec->min_stream_cycles == 0 ||
-        spec->clock.num == 0)
-        return SIM_ERROR_INVALID_VALUE;
+    if (!is_valid(spec)) return SIM_ERROR_INVALID_VALUE;
     sim_matrix_t *unit = calloc(1, sizeof *unit);
     if (unit == NULL) return SIM_ERROR_OUT_OF_MEMORY;
     unit->engine = engine;
@@ -184,21 +339,8 @@ void sim_matrix_destroy(sim_matrix_t *unit) {
 }
 
 void sim_matrix_reset(sim_matrix_t *unit) {
-    unit->current = unit->waiting = NULL;
-    unit->free_cycle = unit->preload_cycle = 0;
-}
-
-sim_status_t sim_matrix_spec_from_config(const sim_config_t *config, sim_matrix_spec_t *out_spec) {
-    *out_spec = (sim_matrix_spec_t){
-        .rows = (uint32_t)sim_config_u64(config, "matrix.rows"),
-        .cols = (uint32_t)sim_config_u64(config, "matrix.cols"),
-        .weight_buffers = (uint32_t)sim_config_u64(config, "matrix.weight_buffers"),
-        .load_rows_per_cycle = (uint32_t)sim_config_u64(config, "matrix.load_rows_per_cycle"),
-        .min_stream_cycles = (uint32_t)sim_config_u64(config, "matrix.min_stream_cycles"),
-        /* The operands come through the scratchpad: its latency is part of the way to the result.
-         */
-        .pipeline_cycles = (uint32_t)(sim_config_u64(config, "matrix.pipeline_cycles") +
-                                      sim_config_u64(config, "sram.latency_cycles")),
-    };
-    return sim_clock_init(&out_spec->clock, sim_config_u64(config, "core.clock"));
+    unit->current = NULL;
+    unit->num_waiting = 0;
+    unit->chain = (sim_chain_t){0};
+    unit->is_used = false;
 }

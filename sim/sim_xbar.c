@@ -49,23 +49,34 @@ static uint64_t later(uint64_t a, uint64_t b) {
 }
 
 /*
- * The head leaves as soon as the source port is free and enters the destination as soon as that one
- * is free; each port is busy for the message at its own width, the tail arrives when the slower of
- * the two has passed it.
+ * The head leaves as soon as the source port is free and enters each destination as soon as that
+ * one is free; each port is busy for the message at its own width, the tail arrives when the slower
+ * of the two has passed it.
  */
+void sim_xbar_multicast(sim_xbar_t *xbar, uint32_t src_port, const uint32_t *dst_port,
+                        uint32_t count, uint64_t bytes, sim_tick_t now, sim_tick_t *out_arrival) {
+    if (now < xbar->last) sim_bug("sim_xbar", now, "called back in time");
+    if (src_port >= xbar->port_count)
+        sim_bug("sim_xbar", now, "port %u of %u", src_port, xbar->port_count);
+    xbar->last = now;
+    port_t *src = &xbar->port[src_port];
+    uint64_t out = later(sim_clock_cycle_up(&xbar->clock, now), src->out_free_cycle);
+    src->out_free_cycle = out + (bytes + src->bytes_per_cycle - 1) / src->bytes_per_cycle;
+    for (uint32_t i = 0; i < count; i++) {
+        if (dst_port[i] >= xbar->port_count)
+            sim_bug("sim_xbar", now, "port %u to %u of %u", src_port, dst_port[i],
+                    xbar->port_count);
+        port_t *dst = &xbar->port[dst_port[i]];
+        uint64_t in = later(out, dst->in_free_cycle);
+        dst->in_free_cycle = in + (bytes + dst->bytes_per_cycle - 1) / dst->bytes_per_cycle;
+        uint64_t tail = later(src->out_free_cycle, dst->in_free_cycle);
+        out_arrival[i] = sim_clock_tick(&xbar->clock, tail + xbar->latency_cycles);
+    }
+}
+
 sim_tick_t sim_xbar_send(sim_xbar_t *xbar, uint32_t src_port, uint32_t dst_port, uint64_t bytes,
                          sim_tick_t now) {
-    if (now < xbar->last) sim_bug("sim_xbar", now, "called back in time");
-    if (src_port >= xbar->port_count || dst_port >= xbar->port_count)
-        sim_bug("sim_xbar", now, "port %u to %u of %u", src_port, dst_port, xbar->port_count);
-    xbar->last = now;
-    port_t *src = &xbar->port[src_port], *dst = &xbar->port[dst_port];
-    uint64_t out_cycles = (bytes + src->bytes_per_cycle - 1) / src->bytes_per_cycle;
-    uint64_t in_cycles = (bytes + dst->bytes_per_cycle - 1) / dst->bytes_per_cycle;
-    uint64_t out = later(sim_clock_cycle_up(&xbar->clock, now), src->out_free_cycle);
-    uint64_t in = later(out, dst->in_free_cycle);
-    src->out_free_cycle = out + out_cycles;
-    dst->in_free_cycle = in + in_cycles;
-    uint64_t tail = later(src->out_free_cycle, dst->in_free_cycle);
-    return sim_clock_tick(&xbar->clock, tail + xbar->latency_cycles);
+    sim_tick_t arrival;
+    sim_xbar_multicast(xbar, src_port, &dst_port, 1, bytes, now, &arrival);
+    return arrival;
 }

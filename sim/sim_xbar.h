@@ -22,5 +22,8 @@ void sim_xbar_reset(sim_xbar_t *xbar);
 /* Message of `bytes` entering at `now`; returns arrival of its last byte. */
 sim_tick_t sim_xbar_send(sim_xbar_t *xbar, uint32_t src_port, uint32_t dst_port, uint64_t bytes,
                          sim_tick_t now);
+/* The same to `count` ports: the source port carries it once. */
+void sim_xbar_multicast(sim_xbar_t *xbar, uint32_t src_port, const uint32_t *dst_port,
+                        uint32_t count, uint64_t bytes, sim_tick_t now, sim_tick_t *out_arrival);
 
 #endif

@@ -97,6 +97,30 @@ Test(timing, a_product_takes_its_closed_form) {
     bench_close(&bench);
 }
 
+/* 16 x 16 x 16 on other arrays; what follows the last step is skew, rest of a drain (8 rows) and pipeline. */
+Test(timing, a_product_takes_the_closed_form_of_its_array) {
+    static const struct { const char *keys; uint64_t array, tail; } CASES[] = {
+        {"matrix.dataflow=input_stationary", 8 + 4 * 16, 14},
+        {"matrix.dataflow=output_stationary", 4 * 16, 14 + 8},
+        {"matrix.step=8", 8 + 3 * 8 + 2, 14},
+        {"matrix.count=2", 8 + 2 * 16, 14},
+        {"matrix.count=8", 8 + 2 * 16, 14}, /* 2 of 8 columns used */
+        {"matrix.count=8,matrix.split=best", 8 + 8 + 4, 14}, /* n by 2, m by 4: loads show */
+        {"matrix.overlap=false", 8 + 4 * (16 + 14), 0},
+        {"matrix.f32=bf16x3", 2 * 8 + 4 * 3 * 16, 14},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        char overrides[256];
+        snprintf(overrides, sizeof overrides, "%s,sram.banks=64,acc.banks=64", CASES[i].keys);
+        bench_t bench;
+        bench_open(&bench, overrides);
+        uint64_t cycles = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n", 1);
+        cr_assert_eq(cycles, lead_in(&bench) + CASES[i].array + CASES[i].tail + bench.machine.matrix.pipeline_cycles, "%s: %llu",
+                     CASES[i].keys, (unsigned long long)(cycles - lead_in(&bench) - bench.machine.matrix.pipeline_cycles));
+        bench_close(&bench);
+    }
+}
+
 Test(timing, independent_operations_take_the_maximum) {
     bench_t bench;
     bench_open(&bench, NULL);
@@ -180,6 +204,101 @@ Test(timing, a_missing_signal_is_a_deadlock_that_names_waiter_and_semaphore) {
     cr_assert_eq(status, SIM_ERROR_DEADLOCK);
     cr_assert(strstr(err.text, "vector0") != NULL && strstr(err.text, "semaphore 0 (full), it is 0") != NULL, "%s", err.text);
     bench_close(&bench);
+}
+
+/* --- energy ------------------------------------------------------------------------------------------------------- */
+
+#define ENERGY_PROGRAM                                                                                                    \
+    ".program energy\n.arg p in\n.arg z out\n.sem full\n.sem product\n.sem done\n.sram 16384\n.acc 4096\n"             \
+    ".ap far dram f32 arg=p dims=[16:16, 16:1]\n.ap out dram f32 arg=z dims=[16:16, 16:1]\n"                             \
+    ".ap a sram f32 base=0 dims=[16:16, 16:1]\n.ap b sram f32 base=1024 dims=[16:16, 16:1]\n"                            \
+    ".ap c acc f32 base=0 dims=[16:16, 16:1]\n.ap y sram f32 base=8192 dims=[16:16, 16:1]\n"                             \
+    ".queue dma0\ndma_copy dst=a src0=far signal=full\ndma_copy dst=out src0=y wait=done\n"                             \
+    ".queue matrix0\nmm dst=c src0=a src1=b wait=full signal=product\n"                                                \
+    ".queue vector0\nv_unary.exp dst=y src0=c wait=product signal=done\n"
+
+static void energy_of(const char *overrides, dev_record_t *record) {
+    bench_t bench;
+    sim_error_t err = {0};
+    bench_open(&bench, overrides);
+    cr_assert_eq(bench_try(&bench, ENERGY_PROGRAM, 1, record, &err), SIM_OK, "%s", err.text);
+    dev_record_free(record);
+    bench_close(&bench);
+}
+
+Test(timing, energy_is_the_sum_over_the_actions) {
+    /* a 16 x 16 x 16 product on an 8 x 8 array: 4 folds; a row passes for both column folds, results are written twice
+     * and read once; 1 KiB each */
+    static const struct {
+        const char *key;
+        uint64_t count[VNPU_ENERGY_PARTS];
+    } ACTIONS[] = {
+        {"mac.f32", {4096, 0, 0, 0, 0}},
+        {"vector.transcendental", {0, 256, 0, 0, 0}},
+        {"sram_byte", {3 * 1024, 1024, 2 * 1024, 0, 0}},
+        {"acc_byte", {3 * 1024, 1024, 0, 0, 0}},
+        {"noc_byte_hop", {0, 0, 0, 2 * 1024, 0}},
+        {"dram_read_byte", {0, 0, 0, 0, 1024}},
+        {"dram_write_byte", {0, 0, 0, 0, 1024}},
+        {"mac.bf16", {0}}, {"mac.f16", {0}}, {"mac.i8", {0}}, {"vector.alu", {0}}, {"vector.mul", {0}},
+        {"vector.div", {0}}, {"vector.cast", {0}}, {"vector.reduce", {0}}, {"link_byte", {0}},
+    };
+    uint64_t sum[VNPU_ENERGY_PARTS] = {0};
+    char all[1024] = "";
+    dev_record_t record;
+    for (uint32_t i = 0; i < sizeof ACTIONS / sizeof ACTIONS[0]; i++) {
+        char one[64];
+        uint64_t each = 1000 + i;
+        snprintf(one, sizeof one, "energy.%s=%llu", ACTIONS[i].key, (unsigned long long)each);
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? "," : "", one);
+        energy_of(one, &record);
+        for (uint32_t p = 0; p < VNPU_ENERGY_PARTS; p++) {
+            cr_assert_eq(record.energy_fj[p], each * ACTIONS[i].count[p], "%s, part %u: %llu actions", ACTIONS[i].key, p,
+                         (unsigned long long)(record.energy_fj[p] / each));
+            sum[p] += record.energy_fj[p];
+        }
+    }
+    energy_of(all, &record);
+    cr_assert_arr_eq(record.energy_fj, sum, sizeof sum);
+    energy_of("energy.dram_activate=7", &record);
+    cr_assert_eq(record.energy_fj[VNPU_ENERGY_DRAM], 7 * (record.row_closed + record.row_conflicts));
+    cr_assert_gt(record.row_closed, 0);
+    energy_of("energy.dram_refresh=7,dram.trefi=1000,dram.trfc=100", &record);
+    cr_assert_gt(record.energy_fj[VNPU_ENERGY_DRAM], 0);
+    cr_assert_eq(record.energy_fj[VNPU_ENERGY_DRAM] % 7, 0);
+    energy_of("", &record);
+    for (uint32_t p = 0; p < VNPU_ENERGY_PARTS; p++) cr_assert_eq(record.energy_fj[p], 0);
+}
+
+#define RING                                                                                                              \
+    "noc.type=ring,noc.columns=8,noc.latency_cycles=0,noc.inject_cycles=3,noc.hop_cycles=7,noc.eject_cycles=2,"           \
+    "energy.noc_byte_hop=1000,noc.memory_nodes="
+
+Test(timing, bytes_pay_for_the_hops_that_they_take) {
+    dev_record_t record;
+    energy_of(RING "3:0", &record);
+    cr_assert_eq(record.energy_fj[VNPU_ENERGY_NOC], 1000 * 3 * 2048);
+    energy_of(RING "5:0", &record); /* the other way round */
+    cr_assert_eq(record.energy_fj[VNPU_ENERGY_NOC], 1000 * 3 * 2048);
+    energy_of(RING "5:0,noc.networks=2", &record); /* one way: three hops back, five there */
+    cr_assert_eq(record.energy_fj[VNPU_ENERGY_NOC], 1000 * (3 + 5) * 1024);
+}
+
+Test(timing, dma_queues_take_the_networks_in_turn) {
+    for (uint32_t queue = 0; queue < 2; queue++) {
+        char text[512];
+        bench_t bench;
+        dev_record_t record;
+        sim_error_t err = {0};
+        snprintf(text, sizeof text,
+                 ".program write\n.arg z out\n.sram 4096\n.ap out dram f32 arg=z dims=[256:1]\n"
+                 ".ap y sram f32 base=0 dims=[256:1]\n.queue dma%u\ndma_copy dst=out src0=y\n", queue);
+        bench_open(&bench, RING "1:0,noc.networks=2");
+        cr_assert_eq(bench_try(&bench, text, 1, &record, &err), SIM_OK, "%s", err.text);
+        cr_assert_eq(record.energy_fj[VNPU_ENERGY_NOC], 1000 * 1024 * (queue == 0 ? 1 : 7));
+        dev_record_free(&record);
+        bench_close(&bench);
+    }
 }
 
 Test(timing, core_clock_doubles_core_bound_speed) {

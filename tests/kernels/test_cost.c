@@ -56,6 +56,105 @@ Test(cost, fold_count_is_the_units) {
     }
 }
 
+/* Every dataflow and step shape: what one more fold along the columns adds to the unit's own form.
+ */
+Test(cost, the_array_is_the_units) {
+    static const char *const FLOWS[] = {"weight_stationary", "output_stationary",
+                                        "input_stationary"};
+    static const char *const KEYS[] = {"matrix.step=1",
+                                       "matrix.step=4",
+                                       "matrix.count=2,matrix.split=n",
+                                       "matrix.count=4,matrix.split=m",
+                                       "matrix.partial_folds=full",
+                                       "matrix.overlap=false",
+                                       "matrix.gap_cycles=3",
+                                       "matrix.weight_buffers=1",
+                                       "matrix.load_rows_per_cycle=3",
+                                       "matrix.min_stream_cycles=11"};
+    for (size_t i = 0; i < 3 * (sizeof KEYS / sizeof KEYS[0]); i++) {
+        char overrides[256];
+        snprintf(overrides, sizeof overrides, "matrix.dataflow=%s,%s", FLOWS[i % 3], KEYS[i / 3]);
+        vnpu_machine_t machine = machine_of("tiny", overrides);
+        sim_matrix_spec_t spec = {.rows = 8,
+                                  .cols = 8,
+                                  .dataflow = (sim_dataflow_t)machine.matrix_dataflow,
+                                  .step = machine.matrix_step,
+                                  .count = machine.matrix_count,
+                                  .split = (sim_split_t)machine.matrix_split,
+                                  .has_full_folds = machine.matrix_has_full_folds != 0,
+                                  .gap_cycles = machine.matrix_fill_cycles,
+                                  .weight_buffers = machine.matrix_weight_buffers,
+                                  .load_rows_per_cycle = machine.matrix_load_rows_per_cycle,
+                                  .min_stream_cycles = machine.matrix_min_stream_cycles};
+        for (uint32_t size = 1; size < 50; size += 8) {
+            for (uint32_t r = 5; r <= 16; r += 11) { /* less than a fold of rows, two folds */
+                uint32_t x[3][3] = {{size, r, 32}, {r, size, 32}, {32, r, size}};
+                const uint32_t *s = x[machine.matrix_dataflow];
+                uint32_t more[3] = {s[0], s[1], s[2]};
+                more[machine.matrix_dataflow == 2 ? 0 : 2] += 32;
+                sim_ratio_t one = {1, 1};
+                uint64_t unit = sim_matrix_cold_cycles(&spec, more[0], more[1], more[2], one) -
+                                sim_matrix_cold_cycles(&spec, s[0], s[1], s[2], one);
+                uint64_t cost =
+                    kern_cost_matrix(&machine, VNPU_F32, s[0], s[1], s[2], s[0], s[1], s[2]);
+                cr_assert_eq(cost, unit, "%s, %u %u %u: %llu, %llu", overrides, s[0], s[1], s[2],
+                             (unsigned long long)cost, (unsigned long long)unit);
+            }
+        }
+    }
+}
+
+/* Where loads are hidden, the folds' steps are the time: the unit's padded work by its cells. */
+Test(cost, arrays_split_a_product_as_the_unit_does) {
+    static const char *const FLOWS[] = {"weight_stationary", "output_stationary",
+                                        "input_stationary"};
+    static const char *const SPLITS[] = {"n", "m", "best"};
+    const uint32_t sizes[] = {1, 9, 16, 40, 100};
+    for (size_t i = 0; i < 9; i++) {
+        char overrides[256];
+        snprintf(overrides, sizeof overrides,
+                 "matrix.dataflow=%s,matrix.split=%s,matrix.count=6,matrix.load_rows_per_cycle=8",
+                 FLOWS[i / 3], SPLITS[i % 3]);
+        vnpu_machine_t machine = machine_of("tiny", overrides);
+        sim_matrix_spec_t spec = {.rows = 8,
+                                  .cols = 8,
+                                  .count = 6,
+                                  .dataflow = (sim_dataflow_t)machine.matrix_dataflow,
+                                  .split = (sim_split_t)machine.matrix_split};
+        for (int j = 0; j < 125; j++) {
+            uint32_t m = sizes[j % 5], k = sizes[j / 5 % 5], n = sizes[j / 25];
+            uint64_t cost = kern_cost_matrix(&machine, VNPU_BF16, m, k, n, m, k, n);
+            cr_assert_eq(cost * 8 * 8 * 6, sim_matrix_padded_macs(&spec, m, k, n), "%s, %u %u %u",
+                         overrides, m, k, n);
+        }
+    }
+}
+
+Test(cost, tiles_fill_the_array) {
+    static const struct {
+        const char *keys;
+        uint64_t m, k, n;
+    } CASES[] = {{"matrix.rows=4", 1, 4, 8},
+                 {"matrix.count=4,matrix.step=2", 2, 8, 32},
+                 {"matrix.rows=4,matrix.step=2,matrix.dataflow=output_stationary", 4, 2, 8},
+                 {"matrix.rows=4,matrix.count=2,matrix.dataflow=input_stationary", 8, 4, 2},
+                 {"matrix.count=2,matrix.split=m,matrix.dataflow=input_stationary", 16, 8, 1},
+                 {"matrix.count=2,matrix.split=best", 1, 8, 8}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        vnpu_machine_t machine = machine_of("tiny", CASES[i].keys);
+        kern_fold_t fold = kern_cost_fold(&machine);
+        cr_assert(fold.m == CASES[i].m && fold.k == CASES[i].k && fold.n == CASES[i].n, "%s",
+                  CASES[i].keys);
+    }
+}
+
+Test(cost, f32_as_bf16_passes) {
+    vnpu_machine_t m = machine_of("tiny", "matrix.f32=bf16x3");
+    cr_assert_eq(kern_cost_matrix(&m, VNPU_F32, 100, 8, 8, 100, 8, 8), 300);
+    cr_assert_eq(kern_cost_matrix(&m, VNPU_F32, 2, 8, 8, 2, 8, 8), 16, "two pieces load");
+    cr_assert_eq(kern_cost_matrix(&m, VNPU_BF16, 2, 8, 8, 2, 8, 8), 8);
+}
+
 Test(cost, vector_and_dma) {
     vnpu_machine_t m = machine_of("default", PINNED);
     cr_assert_eq(kern_cost_vector(&m, 1, 512, KERN_CLASS_ALU), 16 + 1);

@@ -29,7 +29,7 @@ enum { NOC_LATENCY = 20, NOC_WIDTH = 256 };
 typedef struct bench {
     sim_engine_t *engine;
     sim_dram_t *dram;
-    sim_xbar_t *xbar;
+    sim_noc_t *noc;
     sim_share_t sram;
     sim_dma_t *unit[2];
     uint64_t count[2];
@@ -42,15 +42,15 @@ static void bench_init(bench_t *bench, const sim_dma_spec_t *spec, const char *o
         sim_config_t *config = config_new("default", overrides);
         sim_error_t err = {0};
         cr_assert_eq(sim_dram_create(config, &bench->dram, &err), SIM_OK, "%s", err.text);
-        cr_assert_eq(sim_xbar_create(config, 4, &bench->xbar), SIM_OK);
+        cr_assert_eq(sim_noc_create(config, 4, &bench->noc, &err), SIM_OK, "%s", err.text);
         sim_config_destroy(config);
         sram = &bench->sram;
         sim_share_init(sram, bench->engine, &spec->clock, 2048);
     }
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(sim_dma_create(bench->engine, spec, bench->dram, bench->xbar, 0, 4, sram,
-                                    &bench->unit[i]),
-                     SIM_OK);
+        cr_assert_eq(
+            sim_dma_create(bench->engine, spec, bench->dram, bench->noc, 0, sram, &bench->unit[i]),
+            SIM_OK);
 }
 
 static void bench_reset(bench_t *bench) {
@@ -59,7 +59,7 @@ static void bench_reset(bench_t *bench) {
         sim_dma_reset(bench->unit[i]);
     if (bench->dram == NULL) return;
     sim_dram_reset(bench->dram);
-    sim_xbar_reset(bench->xbar);
+    sim_noc_reset(bench->noc);
     sim_share_reset(&bench->sram);
 }
 
@@ -67,7 +67,7 @@ static void bench_fini(bench_t *bench) {
     for (int i = 0; i < 2; i++)
         sim_dma_destroy(bench->unit[i]);
     sim_dram_destroy(bench->dram);
-    sim_xbar_destroy(bench->xbar);
+    sim_noc_destroy(bench->noc);
     sim_engine_destroy(bench->engine);
 }
 
@@ -86,6 +86,46 @@ static sim_dma_op_t op_of(bench_t *bench, sim_dma_kind_t kind, uint64_t base, ui
 
 static uint64_t words(uint64_t bytes) {
     return (bytes + 255) / 256;
+}
+
+/* ---- routed interconnects ---- */
+
+#define RING                                                                                       \
+    ",noc.type=ring,noc.columns=8,noc.latency_cycles=0,noc.inject_cycles=3,noc.hop_cycles=7,"      \
+    "noc.eject_cycles=2,noc.header_flits=1,noc.clock=1GHz"
+
+static sim_tick_t time_of_read(const char *overrides, uint64_t bytes, sim_noc_stats_t *out_stats) {
+    sim_dma_spec_t spec = spec_of();
+    bench_t bench;
+    bench_init(&bench, &spec, overrides);
+    sim_dma_op_t op = op_of(&bench, SIM_DMA_READ, 0, 1, 0, bytes);
+    sim_dma_submit(bench.unit[0], &op);
+    (void)sim_engine_run(bench.engine);
+    expect_causes_sum(&op.op);
+    *out_stats = *sim_noc_stats(bench.noc);
+    bench_fini(&bench);
+    return op.op.end;
+}
+
+Test(dma, a_read_goes_there_and_back) {
+    sim_noc_stats_t stats;
+    sim_tick_t crossbar = time_of_read(QUIET, 256, &stats);
+    sim_tick_t ring = time_of_read(QUIET RING ",noc.memory_nodes=3:0", 256, &stats);
+    /* A header over three hops, then a header and a flit back, for NOC_LATENCY and a flit. */
+    cr_assert_eq(ring - crossbar, (2 * (3 + 3 * 7 + 2) + 2 - NOC_LATENCY) * TICKS);
+    cr_assert_eq(stats.messages, 2);
+    cr_assert_eq(stats.byte_hops, 3 * 256);
+}
+
+Test(dma, a_request_over_two_endpoints_is_two_messages) {
+    sim_noc_stats_t stats;
+    (void)time_of_read(
+        "dram.channels=2,dram.bytes=64MiB,dram.hash=false,dram.mapping=ro-ba-bg-ch-co" RING
+        ",noc.memory_nodes=1:0 3:0",
+        4096, &stats);
+    cr_assert_eq(stats.messages, 4);
+    cr_assert_eq(stats.bytes, 4096);
+    cr_assert_eq(stats.byte_hops, 2048 + 3 * 2048);
 }
 
 /* ---- alone, ideal memory: the engine's own cost ---- */
@@ -518,7 +558,7 @@ Test(dma, a_useless_spec_is_refused) {
     sim_dma_spec_t spec = spec_of();
     spec.transpose_factor = (sim_ratio_t){1, 2};
     sim_dma_t *unit = (sim_dma_t *)&spec;
-    cr_assert_eq(sim_dma_create(engine, &spec, NULL, NULL, 0, 0, NULL, &unit),
+    cr_assert_eq(sim_dma_create(engine, &spec, NULL, NULL, 0, NULL, &unit),
                  SIM_ERROR_INVALID_VALUE);
     cr_assert_null(unit);
     sim_engine_destroy(engine);

@@ -276,6 +276,48 @@ Test(dram, refresh_is_staggered_over_the_channels) {
     sim_dram_destroy(dram);
 }
 
+Test(dram, channels_may_refresh_together) {
+    sim_dram_t *dram =
+        dram_new("dram.channels=2,dram.bytes=64MiB,dram.frontend=0ps,dram.hash=false,"
+                 "dram.mapping=ro-ba-bg-co-ch,dram.refresh_stagger=false");
+    for (uint64_t i = 0; i < 2; i++) {
+        sim_dram_reset(dram);
+        cr_assert_eq(read_cycles(dram, i * 32, 32, REFI - 1), REFI - 1 + RCDRD + CL + BL);
+        sim_dram_reset(dram);
+        cr_assert_eq(read_cycles(dram, i * 32, 32, REFI), REFI + RFC + RCDRD + CL + BL);
+    }
+    sim_dram_destroy(dram);
+}
+
+Test(dram, a_per_bank_refresh_leaves_the_other_banks_alone) {
+    const uint64_t rfcpb = 320, interval = 390, rrefd = 15, due = interval / 2;
+    sim_dram_t *dram =
+        dram_new(REFRESHING ",dram.refresh=per_bank,dram.trfcpb=320,dram.trefipb=390,"
+                            "dram.trrefd=15");
+    /* the first one is that of bank 0 of group 0 */
+    cr_assert_eq(read_cycles(dram, 0, 32, due - 1), due - 1 + RCDRD + CL + BL);
+    sim_dram_reset(dram);
+    cr_assert_eq(read_cycles(dram, 0, 32, due), due + rfcpb + RCDRD + CL + BL);
+    cr_assert_eq(sim_dram_stats(dram)->refreshes, 1);
+    sim_dram_reset(dram);
+    cr_assert_eq(read_cycles(dram, NEXT_GROUP, 32, due), due + rrefd + RCDRD + CL + BL);
+    sim_dram_reset(dram);
+    (void)read_cycles(dram, NEXT_GROUP, 32, 0);
+    cr_assert_eq(read_cycles(dram, NEXT_GROUP, 32, due), due + CL + BL); /* its row stays open */
+    (void)read_cycles(dram, 0, 32, due + interval - 1);
+    /* then that of bank 0 of group 1, whose open row is closed first */
+    cr_assert_eq(read_cycles(dram, NEXT_GROUP, 32, due + interval),
+                 due + interval + RP + rfcpb + RCDRD + CL + BL);
+    sim_dram_reset(dram);
+    /* every bank in turn; of a long idle time each bank's last one is felt */
+    uint64_t late =
+        due + 1000 * interval; /* 1001 refreshes: the last is that of bank 1000 mod 16 */
+    cr_assert_eq(read_cycles(dram, 1000 % 4 * NEXT_GROUP + 1000 / 4 % 4 * NEXT_BANK, 32, late),
+                 late + rfcpb + RCDRD + CL + BL);
+    cr_assert_eq(sim_dram_stats(dram)->refreshes, 1001);
+    sim_dram_destroy(dram);
+}
+
 /* Streams `bytes` in requests of `request` bytes, `window` of them in flight; returns the ticks
  * that it took. */
 static sim_tick_t stream(sim_dram_t *dram, uint64_t bytes, uint64_t request, uint32_t window,
@@ -363,4 +405,54 @@ Test(dram, back_in_time_is_a_bug, .signal = SIGABRT) {
     sim_dram_t *dram = dram_new("");
     (void)sim_dram_access(dram, 0, 32, false, 100);
     (void)sim_dram_access(dram, 0, 32, false, 99);
+}
+
+Test(dram, shipped_timing_sets) {
+    static const struct {
+        const char *name;
+        uint64_t bytes_per_s;     /* peak, from the standard's data rate and width */
+        double hit_ns, closed_ns; /* idle latency between the frontends */
+    } sets[] = {
+        {"ddr4-2400", UINT64_C(19200000000), 20 / 1.2, 36 / 1.2},
+        {"ddr4-3200", UINT64_C(25600000000), 26 / 1.6, 48 / 1.6},
+        {"lpddr4-3200", UINT64_C(12800000000), 43 / 1.6, 72 / 1.6},
+        {"lpddr5-6400", UINT64_C(51200000000), 19 / 0.8, 34 / 0.8},
+        {"gddr6-14000", UINT64_C(56000000000), 26 / 1.75, 53 / 1.75},
+        {"hbm2-2.0", UINT64_C(256000000000), 16, 30},
+        {"hbm2e-3.2", UINT64_C(409600000000), 25 / 1.6, 48 / 1.6},
+        {"hbm3-6.4", UINT64_C(819200000000), 22 / 1.6, 53 / 1.6},
+    };
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        char text[200];
+        (void)snprintf(text, sizeof text, "include = default.ini\ninclude = dram/%s.ini\n",
+                       sets[i].name);
+        sim_config_t *config;
+        sim_error_t err = {0};
+        sim_dram_t *dram;
+        const char *own = VNPU_SOURCE_DIR "/configs/own.ini";
+        const char *quiet = "dram.refresh=all_bank,dram.trefi=0";
+        cr_assert_eq(sim_config_parse(text, own, quiet, &config, &err), SIM_OK, "%s", err.text);
+        cr_assert_eq(sim_dram_create(config, &dram, &err), SIM_OK, "%s", err.text);
+        sim_config_destroy(config);
+        cr_assert_eq(sim_dram_peak_bytes_per_s(dram), sets[i].bytes_per_s, "%s", sets[i].name);
+        double frontend = 2 * 10, tick = SIM_TICK_PS * 1e-3;
+        double closed = (double)sim_dram_access(dram, 0, 1, false, 0) * tick - frontend;
+        double hit = (double)(sim_dram_access(dram, 0, 1, false, 800) - 800) * tick - frontend;
+        cr_assert_leq(closed - sets[i].closed_ns, 2 / 0.8, "%s: %f", sets[i].name, closed);
+        cr_assert_geq(closed - sets[i].closed_ns, -1e-9, "%s: %f", sets[i].name, closed);
+        cr_assert_leq(hit - sets[i].hit_ns, 2 / 0.8, "%s: %f", sets[i].name, hit);
+        cr_assert_geq(hit - sets[i].hit_ns, -1e-9, "%s: %f", sets[i].name, hit);
+        /* a stream reaches most of it; in order, it waits for the bank that refreshes */
+        sim_dram_destroy(dram);
+        cr_assert_eq(sim_config_parse(text, own, "", &config, &err), SIM_OK, "%s", err.text);
+        cr_assert_eq(sim_dram_create(config, &dram, &err), SIM_OK, "%s", err.text);
+        const uint64_t bytes = UINT64_C(16) << 20;
+        double seconds = (double)stream(dram, bytes, 4096, 256, false) * tick * 1e-9;
+        double bound = (double)sets[i].bytes_per_s;
+        cr_assert_geq((double)bytes / seconds, 0.75 * bound, "%s: %f", sets[i].name,
+                      (double)bytes / seconds / bound);
+        cr_assert_leq((double)bytes / seconds, bound);
+        sim_dram_destroy(dram);
+        sim_config_destroy(config);
+    }
 }

@@ -368,7 +368,7 @@ Test(matrix, spec_comes_from_the_config) {
 }
 
 Test(matrix, a_useless_spec_is_refused) {
-    sim_matrix_spec_t spec = spec_of(16, 16, 3);
+    sim_matrix_spec_t spec = spec_of(16, 16, SIM_MATRIX_MAX_BUFFERS + 1);
     sim_engine_t *engine = engine_new();
     sim_matrix_t *unit = (sim_matrix_t *)&spec;
     cr_assert_eq(sim_matrix_create(engine, &spec, NULL, NULL, &unit), SIM_ERROR_INVALID_VALUE);

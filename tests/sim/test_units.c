@@ -11,7 +11,7 @@
 typedef struct core {
     sim_engine_t *engine;
     sim_dram_t *dram;
-    sim_xbar_t *xbar;
+    sim_noc_t *noc;
     sim_share_t sram, acc;
     sim_matrix_t *matrix;
     sim_vector_t *vector;
@@ -23,7 +23,7 @@ static void core_fini(core_t *core) {
     sim_vector_destroy(core->vector);
     sim_dma_destroy(core->dma);
     sim_dram_destroy(core->dram);
-    sim_xbar_destroy(core->xbar);
+    sim_noc_destroy(core->noc);
 }
 
 static sim_status_t core_init(core_t *core, sim_engine_t *engine, const sim_config_t *config,
@@ -39,14 +39,13 @@ static sim_status_t core_init(core_t *core, sim_engine_t *engine, const sim_conf
     sim_share_init(&core->sram, engine, &matrix.clock, 2048);
     sim_share_init(&core->acc, engine, &matrix.clock, 4096);
     status = sim_dram_create(config, &core->dram, err);
-    if (status == SIM_OK) status = sim_xbar_create(config, 1, &core->xbar);
+    if (status == SIM_OK) status = sim_noc_create(config, 1, &core->noc, err);
     if (status == SIM_OK)
         status = sim_matrix_create(engine, &matrix, &core->sram, &core->acc, &core->matrix);
     if (status == SIM_OK)
         status = sim_vector_create(engine, &vector, &core->sram, &core->acc, &core->vector);
     if (status == SIM_OK)
-        status =
-            sim_dma_create(engine, &dma, core->dram, core->xbar, 0, 1, &core->sram, &core->dma);
+        status = sim_dma_create(engine, &dma, core->dram, core->noc, 0, &core->sram, &core->dma);
     if (status != SIM_OK) core_fini(core);
     return status;
 }

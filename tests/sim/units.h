@@ -23,6 +23,22 @@ static inline sim_engine_t *engine_new(void) {
     return engine;
 }
 
+/* The overrides `extra` over those of `base`: a key may be given once. Static memory. */
+static inline const char *merged(const char *base, const char *extra) {
+    static char text[2048];
+    char copy[1024], *save = NULL;
+    (void)snprintf(text, sizeof text, "%s", extra);
+    (void)snprintf(copy, sizeof copy, "%s", base);
+    for (char *item = strtok_r(copy, ",", &save); item != NULL; item = strtok_r(NULL, ",", &save)) {
+        char key[64];
+        (void)snprintf(key, sizeof key, "%.*s=", (int)strcspn(item, "="), item);
+        size_t used = strlen(text);
+        if (strstr(extra, key) == NULL)
+            (void)snprintf(text + used, sizeof text - used, "%s%s", used > 0 ? "," : "", item);
+    }
+    return text;
+}
+
 /* A shipped configuration with overrides. */
 static inline sim_config_t *config_new(const char *name, const char *overrides) {
     char path[512];

@@ -50,6 +50,10 @@ py::dict machine_dict() {
     VNPU_FIELD(matrix_load_rows_per_cycle);
     VNPU_FIELD(matrix_weight_buffers);
     VNPU_FIELD(matrix_min_stream_cycles);
+    VNPU_FIELD(matrix_dataflow);
+    VNPU_FIELD(matrix_step);
+    VNPU_FIELD(matrix_count);
+    VNPU_FIELD(matrix_split);
     VNPU_FIELD(vector_lanes);
     VNPU_FIELD(vector_startup_cycles);
     VNPU_FIELD(dma_queues);

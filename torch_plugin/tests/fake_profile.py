@@ -32,7 +32,8 @@ def split(total: int, parts: dict[str, int]) -> list[int]:
 
 
 def record(name: str, duration: int, *, macs: int = 0, padded: int | None = None, read: int = 0, written: int = 0,
-           elems: int = 0, causes: list[list[int]] | None = None, slices: list[tuple] = ()) -> bytes:  # fmt: skip
+           elems: int = 0, causes: list[list[int]] | None = None, slices: list[tuple] = (),
+           energy: tuple[int, ...] = (0, 0, 0, 0, 0)) -> bytes:  # fmt: skip
     """One record; slices are (engine, op, instance, start_ps, end_ps)."""
     if causes is None:
         causes = [split(duration, {"useful": 40, "dram": 20}) for _ in ENGINES]
@@ -53,7 +54,7 @@ def record(name: str, duration: int, *, macs: int = 0, padded: int | None = None
         1000,
         elems,
     )
-    return struct.pack("<64s13QII", name.encode(), *numbers, len(slices), 176 + len(body)) + body
+    return struct.pack("<64s13QII5Q", name.encode(), *numbers, len(slices), 216 + len(body), *energy) + body
 
 
 def launch(
@@ -62,16 +63,17 @@ def launch(
     return struct.pack("<QIIIIQQQQII", seq, 0, tag, kind, record_index, arrival, start, end, size, reused, 0)
 
 
-def blob(start: int, end: int, launches: list[bytes], records: list[bytes], peak: int = 2**20) -> bytes:
+def blob(start: int, end: int, launches: list[bytes], records: list[bytes], peak: int = 2**20,
+         static_mw: int = 0, link_fj: int = 0) -> bytes:  # fmt: skip
     names = b"".join(name.encode() + b"\0" for name in ENGINES + CAUSES)
     launches_at = 104
     records_at = launches_at + 64 * len(launches)
     names_at = records_at + sum(len(entry) for entry in records)
     total = names_at + len(names)
     head = struct.pack(
-        "<6I8Q", 0x464F5250, 1, len(launches), len(records), len(ENGINES), len(CAUSES), start, end, launches_at, records_at,
-        names_at, total, peak, 0,
-    ) + bytes(16)  # fmt: skip
+        "<6I9Q", 0x464F5250, 2, len(launches), len(records), len(ENGINES), len(CAUSES), start, end, launches_at, records_at,
+        names_at, total, peak, static_mw, link_fj,
+    ) + bytes(8)  # fmt: skip
     return head + b"".join(launches) + b"".join(records) + names
 
 

@@ -162,6 +162,34 @@ def test_empty_and_functional_profiles_are_reported():
         assert trace.slices_left_out(profile) == 0
 
 
+def test_energy_is_the_sum_of_its_parts():
+    records = [
+        fake.record("gemm", 8 * US, energy=(1_000_000, 2000, 3000, 4000, 5_000_000)),
+        fake.record("copy", 2 * US, energy=(0, 0, 1000, 0, 7000)),
+    ]
+    launches = [
+        fake.launch(1, 1, fake.KERNEL, 0, 0, 0, 8 * US),
+        fake.launch(2, 2, fake.KERNEL, 0, 0, 8 * US, 16 * US),
+        fake.launch(3, 3, fake.KERNEL, 1, 0, 16 * US, 18 * US),
+        fake.launch(4, 4, fake.H2D, fake.NO_RECORD, 0, 18 * US, 19 * US, size=100),
+    ]
+    data, _ = build(fake.blob(0, 20 * US, launches, records, static_mw=3000, link_fj=50), [op(i) for i in (1, 2, 3, 4)])
+    energy = data["energy"]
+    assert energy["by_engine"] == {"matrix": 2000, "vector": 4, "dma": 7, "noc": 8, "dram": 10007, "link": 5}
+    assert energy["static_pj"] == 60_000_000  # 3 W for 20 us
+    assert energy["total_pj"] == sum(energy["by_engine"].values()) + energy["static_pj"]
+    assert energy["average_w"] == energy["total_pj"] / (20 * US)
+    stream = io.StringIO()
+    report_text.render(data, Console(file=stream, width=150))
+    assert "energy, 60 uJ at 3 W" in stream.getvalue()
+    assert "<h2>Energy</h2>" in report_html.render(data)
+
+
+def test_no_energy_keys_no_energy_table(encoder):
+    assert encoder[0]["energy"]["total_pj"] == 0
+    assert "<h2>Energy</h2>" not in report_html.render(encoder[0])
+
+
 def broken(change) -> bytes:
     data = bytearray(fake.encoder_like()[0])
     change(data)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 MAGIC = 0x464F5250
-VERSION = 1
+VERSION = 2
 NO_RECORD = 0xFFFFFFFF
 
 KERNEL, H2D, D2H, D2D, FILL = range(5)
@@ -18,7 +18,7 @@ HEADER = np.dtype(
         ("magic", "<u4"), ("version", "<u4"), ("num_launches", "<u4"), ("num_records", "<u4"),
         ("num_engines", "<u4"), ("num_causes", "<u4"), ("start_ps", "<u8"), ("end_ps", "<u8"),
         ("launches_offset", "<u8"), ("records_offset", "<u8"), ("names_offset", "<u8"), ("bytes", "<u8"),
-        ("memory_peak_bytes", "<u8"), ("reserved", "<u8", (3,)),
+        ("memory_peak_bytes", "<u8"), ("static_mw", "<u8"), ("link_fj_per_byte", "<u8"), ("reserved", "<u8"),
     ]
 )  # fmt: skip
 LAUNCH = np.dtype(
@@ -32,14 +32,15 @@ COUNTERS = (
     "macs", "padded_macs", "dram_read_bytes", "dram_written_bytes", "bus_read_bytes", "bus_written_bytes",
     "row_hits", "row_closed", "row_conflicts", "insns", "vector_elems",
 )  # fmt: skip
+ENERGY_PARTS = ("matrix", "vector", "dma", "noc", "dram")  # vnpu_energy_part_t
 RECORD = np.dtype(
     [("name", "S64"), ("key", "<u8"), ("duration_ps", "<u8")]
     + [(name, "<u8") for name in COUNTERS]
-    + [("num_slices", "<u4"), ("bytes", "<u4")]
+    + [("num_slices", "<u4"), ("bytes", "<u4"), ("energy_fj", "<u8", (len(ENERGY_PARTS),))]
 )
 SLICE = np.dtype([("engine", "<u4"), ("op", "<u2"), ("instance", "<u2"), ("start_ps", "<u8"), ("end_ps", "<u8")])
 
-assert HEADER.itemsize == 104 and LAUNCH.itemsize == 64 and RECORD.itemsize == 176 and SLICE.itemsize == 24
+assert HEADER.itemsize == 104 and LAUNCH.itemsize == 64 and RECORD.itemsize == 216 and SLICE.itemsize == 24
 
 
 class BlobError(ValueError):
@@ -56,6 +57,7 @@ class Record:
     counters: dict[str, int]
     causes_ps: np.ndarray  # [engines, causes] u64, each row sums to duration_ps
     slices: np.ndarray  # SLICE
+    energy_fj: dict[str, int]  # by ENERGY_PARTS, without static power
 
 
 @dataclass
@@ -69,6 +71,8 @@ class Profile:
     causes: list[str]
     launches: np.ndarray  # LAUNCH, ordered by start
     records: list[Record] = field(default_factory=list)
+    static_mw: int = 0
+    link_fj_per_byte: int = 0
 
     @property
     def total_ps(self) -> int:
@@ -105,7 +109,8 @@ def _record(data: bytes, offset: int, engines: int, causes: int) -> tuple[Record
             raise BlobError(f"profile: causes of engine {engine} in '{name}' sum to {total} ps, not {duration} ps")
     slices = np.frombuffer(data, SLICE, num_slices, slices_at)
     counters = {key: int(row[key]) for key in COUNTERS}
-    return Record(name, int(row["key"]), duration, counters, cause_ps, slices), offset + size
+    energy = dict(zip(ENERGY_PARTS, row["energy_fj"].tolist(), strict=True))
+    return Record(name, int(row["key"]), duration, counters, cause_ps, slices, energy), offset + size
 
 
 def parse(data: bytes) -> Profile:
@@ -137,6 +142,8 @@ def parse(data: bytes) -> Profile:
         start_ps=int(head["start_ps"]),
         end_ps=int(head["end_ps"]),
         memory_peak_bytes=int(head["memory_peak_bytes"]),
+        static_mw=int(head["static_mw"]),
+        link_fj_per_byte=int(head["link_fj_per_byte"]),
         engines=names[:engines],
         causes=names[engines:],
         launches=launches[order],

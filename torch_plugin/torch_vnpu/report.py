@@ -88,6 +88,26 @@ def _roofline(table: list[dict], peaks: Peaks) -> dict[str, Any]:
     return {"bandwidth_bytes_per_s": peaks.dram_bytes, "roofs": roofs, "points": points[:1000]}
 
 
+def _energy(profile: Profile, link_bytes: int) -> dict[str, Any]:
+    """Picojoules by part of the chip: launches from their actions, the link from its payload, static power from the time.
+    All zero where the configuration has no [energy]."""
+    parts = dict.fromkeys(profile_blob.ENERGY_PARTS, 0)
+    used = profile.launches["record"][profile.launches["record"] != NO_RECORD].tolist()
+    for index in used:
+        for part, fj in profile.records[index].energy_fj.items():
+            parts[part] += fj
+    parts["link"] = link_bytes * profile.link_fj_per_byte
+    by_engine = {part: fj // 1000 for part, fj in parts.items()}
+    static_pj = profile.static_mw * profile.total_ps // 1000
+    total_pj = sum(by_engine.values()) + static_pj
+    return {
+        "total_pj": total_pj,
+        "by_engine": by_engine,
+        "static_pj": static_pj,
+        "average_w": total_pj / profile.total_ps if profile.total_ps else 0.0,
+    }
+
+
 def _launches(profile: Profile) -> dict[str, int]:
     rows = profile.launches
     kernels = rows[rows["kind"] == KERNEL]
@@ -187,6 +207,7 @@ def build(
         "engines": engines,
         "engine_kinds": report_time.engine_kinds(engines),
         "dram": dram,
+        "energy": _energy(profile, sum(op.link_bytes for op in ops)),
         "link": {"bytes": sum(op.link_bytes for op in ops), "peak_bytes_per_s": int(peaks.link_bytes)},
         "memory": {"peak_bytes": profile.memory_peak_bytes, "capacity_bytes": int(machine["dram_bytes"])},
         "op_table": table,

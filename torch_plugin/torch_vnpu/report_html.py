@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from . import report_svg
 from .report_ops import OVERHEAD_BELOW
-from .units import bytes_text, percent_text, si_text, time_text
+from .units import bytes_text, energy_text, percent_text, si_text, time_text
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -52,7 +52,9 @@ def render(report: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"time": time_text, "size": bytes_text, "si": si_text, "percent": percent_text}
+    env.filters |= {
+        "time": time_text, "size": bytes_text, "si": si_text, "percent": percent_text, "energy": energy_text,
+    }  # fmt: skip
     line = report["timeline"]
     split = [
         ("kernels run", line["kernel_ps"], "c-work-0"),

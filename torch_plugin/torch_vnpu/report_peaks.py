@@ -33,6 +33,7 @@ class Peaks:
 def peaks_of(machine: dict[str, Any]) -> Peaks:
     workers, clock = int(machine["workers"]), int(machine["core_clock_hz"])
     cells = int(machine["matrix_rows"]) * int(machine["matrix_cols"]) * workers
+    cells *= int(machine.get("matrix_step", 1)) * int(machine.get("matrix_count", 1))
     flops = {}
     for code, name in SHORT_NAMES.items():
         num, den = machine["matrix_rate"][code]

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .units import bytes_text, percent_text, si_text, time_text
+from .units import bytes_text, energy_text, percent_text, si_text, time_text
 
 
 def _summary(report: dict[str, Any], console: Console) -> None:
@@ -71,6 +71,23 @@ def _causes(report: dict[str, Any], console: Console) -> None:
     console.print(table)
 
 
+def _energy(report: dict[str, Any], console: Console) -> None:
+    energy = report["energy"]
+    if not energy["total_pj"]:
+        return
+    table = Table(
+        title=f"energy, {energy_text(energy['total_pj'])} at {energy['average_w']:.3g} W",
+        title_justify="left", box=None, pad_edge=False,
+    )  # fmt: skip
+    table.add_column("part")
+    table.add_column("energy", justify="right")
+    table.add_column("share", justify="right")
+    for name, pj in [*energy["by_engine"].items(), ("static", energy["static_pj"])]:
+        table.add_row(name, energy_text(pj), percent_text(pj / energy["total_pj"]))
+    console.print(table)
+    console.print()
+
+
 def render(report: dict[str, Any], console: Console | None = None, limit: int = 15) -> None:
     """Prints the report; `limit` rows of the operator table."""
     console = console or Console()
@@ -81,6 +98,8 @@ def render(report: dict[str, Any], console: Console | None = None, limit: int = 
     _op_table(report, console, limit)
     console.print()
     _causes(report, console)
+    console.print()
+    _energy(report, console)
     for number, hint in enumerate(report["hints"], 1):
         console.print()
         console.print(

@@ -15,6 +15,14 @@ def time_text(ps: float | None) -> str:
     return "0"
 
 
+def energy_text(pj: float) -> str:
+    """Picojoules with the unit that keeps 1 to 999 before the point."""
+    for factor, unit in ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ")):
+        if abs(pj) >= factor:
+            return f"{pj / factor:.3g} {unit}" if abs(pj) < 1000 * factor else f"{pj / factor:,.0f} {unit}"
+    return f"{pj:.3g} pJ"
+
+
 def bytes_text(size: float) -> str:
     for factor, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if abs(size) >= factor:

@@ -1,0 +1,105 @@
+"""One set on its chip: predictions, errors, baseline, skill; and errors across the operator classes of a chip."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.accuracy.pool import Pool
+from benchmarks.accuracy.rows import DataSet, Prediction, Row
+from benchmarks.accuracy.stats import baseline_errors, error_pct, summary
+
+WORST_ROWS = 5
+REFERENCE_CLASS = "gemm"
+
+Result = dict[str, Any]
+
+
+def sample(rows: list[Row], limit: int | None) -> list[Row]:
+    """Every n-th row, so that about `limit` remain; all without a limit."""
+    if not limit or len(rows) <= limit:
+        return rows
+    step = len(rows) / limit
+    return [rows[int(i * step)] for i in range(limit)]
+
+
+def judged(rows: Iterable[Row], predictions: dict[str, Prediction]) -> list[tuple[Row, float, float]]:
+    """(row, predicted, measured) where both exist."""
+    out = []
+    for row in rows:
+        value = predictions[row.name].value
+        if value is not None and row.measured is not None and row.measured > 0:
+            out.append((row, value, row.measured))
+    return out
+
+
+def evaluate(dataset: DataSet, path: Path, pool: Pool, mapping: str, predict_only: bool, limit: int | None) -> Result:
+    """The set's entry of the JSON output (DESIGN.md section 8), with the keys that the text report needs."""
+    rows = sample(dataset.read(path, mapping), limit)
+    predictions = pool.predict(dataset, rows)
+    result: Result = {
+        "name": dataset.name,
+        "file": path.name,
+        "config": dataset.config,
+        "mapping": mapping,
+        "unit": dataset.unit,
+        "grade": dataset.grade,
+        "rows": len(rows),
+        "predictions": {row.name: predictions[row.name].value for row in rows},
+        "refused": {row.name: p.reason for row in rows if (p := predictions[row.name]).value is None},
+    }
+    if not predict_only:
+        result.update(_errors(rows, predictions))
+    return result
+
+
+def _errors(rows: list[Row], predictions: dict[str, Prediction]) -> Result:
+    pairs = judged(rows, predictions)
+    errors = [error_pct(value, measured) for _, value, measured in pairs]
+    base = baseline_errors(
+        [row.flops for row, _, _ in pairs], [row.nbytes for row, _, _ in pairs], [measured for _, _, measured in pairs]
+    )
+    out: Result = dict(summary(errors))
+    out["judged_rows"] = len(pairs)
+    out["baseline_mean_pct"] = summary(base)["mean_pct"]
+    mean, baseline = out["mean_pct"], out["baseline_mean_pct"]
+    out["skill"] = 1.0 - mean / baseline if mean is not None and baseline else None
+    order = sorted(range(len(pairs)), key=lambda i: -abs(errors[i]))[:WORST_ROWS]
+    out["worst"] = [
+        {"row": pairs[i][0].name, "predicted": pairs[i][1], "measured": pairs[i][2], "error_pct": errors[i]}
+        for i in order
+    ]
+    out["classes"] = _by_class(pairs, errors)
+    return out
+
+
+def _by_class(pairs: list[tuple[Row, float, float]], errors: list[float]) -> dict[str, Result]:
+    classes: dict[str, list[float]] = {}
+    for (row, _, _), error in zip(pairs, errors):
+        classes.setdefault(row.group, []).append(error)
+    return {name: {"rows": len(part), "errors_pct": part, **summary(part)} for name, part in classes.items()}
+
+
+def cross_class(results: list[Result]) -> dict[str, Result]:
+    """Per chip: what one scale, taken from the GEMM rows alone, leaves as error on the other classes.
+
+    The scale makes the median GEMM prediction exact; a chip without judged GEMM rows has no entry.
+    """
+    chips: dict[str, dict[str, list[float]]] = {}
+    for result in results:
+        for name, part in result.get("classes", {}).items():
+            chips.setdefault(result["config"], {}).setdefault(name, []).extend(part["errors_pct"])
+    out: dict[str, Result] = {}
+    for chip, classes in chips.items():
+        reference = classes.get(REFERENCE_CLASS)
+        if not reference or len(classes) < 2:
+            continue
+        scale = 1.0 / statistics.median(1.0 + e / 100.0 for e in reference)
+        scaled = {
+            name: summary([100.0 * ((1.0 + e / 100.0) * scale - 1.0) for e in part]) | {"rows": len(part)}
+            for name, part in classes.items()
+        }
+        out[chip] = {"scale": scale, "classes": scaled}
+    return out

@@ -1,0 +1,130 @@
+"""`--fit`: a deterministic coordinate search over the fitted keys of a chip, on its calibration rows. Prints, edits nothing.
+
+A chip has at most six fitted keys; each stands in its configuration with its physical meaning. The loss is the mean over the sets of
+their mean absolute error, so that large sets do not drown small ones.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from benchmarks.accuracy.evaluate import judged, sample
+from benchmarks.accuracy.pool import ROOT, Pool, PoolError
+from benchmarks.accuracy.rows import DataSet
+from benchmarks.accuracy.stats import error_pct
+
+MAX_FITTED = 6
+STEPS = (Fraction(13, 10), Fraction(11, 10), Fraction(103, 100))
+RATIO_DENOMINATOR = 64
+
+
+@dataclass(frozen=True)
+class Key:
+    """A fitted key: its unit as written in the configuration ("" for counts, "ratio" for n/d) and what it means."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
+FITTED: dict[str, list[Key]] = {
+    "tpuv4-like": [
+        Key("matrix.rate.f16", "ratio", "rows a cycle of an fp16 product, which the MXU has not as a native type"),
+        Key("noc.memory_bytes_per_cycle", "B", "memory bandwidth that streams reach"),
+        Key("cmd.launch_gap", "ns", "from the end of a fused kernel to the start of the next"),
+        Key("vector.passes.cast", "ratio", "vector passes of a conversion: results to fp16"),
+    ],
+    "tpuv3-like": [
+        Key("noc.memory_bytes_per_cycle", "B", "memory bandwidth that one core reaches"),
+        Key("cmd.launch_gap", "ns", "from the end of a fused kernel to the start of the next"),
+    ],
+    "wormhole-like": [
+        Key("core.instance_cycles", "", "start of a program on the grid: dispatch over the NoC, first tiles"),
+        Key("sram.word_bytes", "B", "rate at which the unpacker takes tiles from L1"),
+        Key("noc.memory_bytes_per_cycle", "B", "what all cores together draw from DRAM or other L1s"),
+    ],
+}
+
+
+def config_value(config: str, key: str) -> Fraction:
+    """The number of a key in configs/<config>.ini, in its written unit."""
+    section, _, name = key.partition(".")
+    text = (ROOT / "configs" / f"{config}.ini").read_text()
+    part = re.search(rf"(?ms)^\[{re.escape(section)}\]\n(.*?)(?=^\[|\Z)", text)
+    line = re.search(rf"(?m)^{re.escape(name)}\s*=\s*([0-9./]+)", part.group(1)) if part else None
+    if line is None:
+        raise PoolError(f"{config}: no key {key} to fit")
+    return Fraction(line.group(1))
+
+
+def written(value: Fraction, unit: str) -> str:
+    if unit == "ratio":
+        return str(value)
+    return f"{int(value)} {unit}".strip()
+
+
+def rounded(value: Fraction, unit: str) -> Fraction:
+    """To what the key can hold: whole units, or sixty-fourths."""
+    if unit == "ratio":
+        return Fraction(max(1, round(value * RATIO_DENOMINATOR)), RATIO_DENOMINATOR)
+    return Fraction(max(1, round(value)))
+
+
+def loss_of(found: list[tuple[DataSet, Path]], pool: Pool, limit: int | None) -> tuple[float, dict[str, float]]:
+    means = {}
+    for dataset, path in found:
+        rows = sample(dataset.read(path, dataset.profile), limit)
+        pairs = judged(rows, pool.predict(dataset, rows))
+        if pairs:
+            means[dataset.name] = statistics.fmean(abs(error_pct(value, measured)) for _, value, measured in pairs)
+    return (statistics.fmean(means.values()) if means else float("inf")), means
+
+
+def search(config: str, found: list[tuple[DataSet, Path]], pool: Pool, limit: int | None) -> dict[str, str]:
+    """Moves one key at a time by shrinking factors while the loss falls; prints every improvement."""
+    keys = FITTED[config]
+    assert len(keys) <= MAX_FITTED
+    values = {key.name: config_value(config, key.name) for key in keys}
+
+    def text(point: dict[str, Fraction]) -> dict[str, str]:
+        return {key.name: written(point[key.name], key.unit) for key in keys}
+
+    best, means = loss_of(found, pool.with_options(text(values)), limit)
+    print(f"{config}: {text(values)}: {best:.3f} % {_short(means)}", flush=True)
+    for step in STEPS:
+        is_better = True
+        while is_better:
+            is_better = False
+            for key in keys:
+                for factor in (step, 1 / step):
+                    trial = dict(values)
+                    trial[key.name] = rounded(values[key.name] * factor, key.unit)
+                    if trial == values:
+                        continue
+                    loss, means = loss_of(found, pool.with_options(text(trial)), limit)
+                    if loss < best - 1e-6:
+                        best, values, is_better = loss, trial, True
+                        print(f"{config}: {text(values)}: {best:.3f} % {_short(means)}", flush=True)
+                        break
+    return text(values)
+
+
+def _short(means: dict[str, float]) -> str:
+    return " ".join(f"{name}={mean:.2f}" for name, mean in means.items())
+
+
+def run(found: list[tuple[DataSet, Path]], pool: Pool, limit: int | None) -> int:
+    chips: dict[str, list[tuple[DataSet, Path]]] = {}
+    for dataset, path in found:
+        if dataset.is_fitted and dataset.config in FITTED:
+            chips.setdefault(dataset.config, []).append((dataset, path))
+    for config, part in chips.items():
+        result = search(config, part, pool, limit)
+        print(f"{config}: " + "  ".join(f"{key} = {value}" for key, value in result.items()))
+    if not chips:
+        print("no set of a chip with fitted keys in this folder")
+    return 0

@@ -1,0 +1,149 @@
+"""Gemmini RTL (16 x 16 int8, 256 KiB scratchpad, 64 KiB accumulator) with the ideal memory of its testbench: cycles.
+
+The memory answers after a fixed latency, in order, one 16-byte beat every `beat_gap` cycles, 16 requests in flight. It is the
+DRAM model with one channel whose rows never close; both numbers are the row's own options. tiled_matmul_auto_* and
+tiled_conv_auto_* are library calls; the microbenchmarks are tile programs of the same transfers and products.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.accuracy import lowering
+from benchmarks.accuracy.convolution import Conv
+from benchmarks.accuracy.rows import Call, DataSet, Row, number, read_csv, unique
+
+CONFIG = "gemmini-16"
+PITCH = 1024  # bytes from row to row of the microbenchmarks' matrices in memory: rows do not join to longer requests
+Shape = dict[str, int]
+
+
+def shape_of(text: str) -> Shape:
+    return {key: int(value) for key, value in re.findall(r"(\w+):(\d+)", text)}
+
+
+def memory_options(latency: int, beat_gap: int) -> tuple[tuple[str, str], ...]:
+    """The ideal memory of the testbench, by the keys of the DRAM model."""
+    return (
+        ("dram.tcl", str(latency)), ("dram.tcwl", str(latency)), ("dram.burst_cycles", str(beat_gap)),
+        ("dram.tccd_s", str(beat_gap)), ("dram.tccd_l", str(beat_gap)), ("dram.trtw", str(beat_gap)),
+    )  # fmt: skip
+
+
+def _moves(n: int, rows: int, cols: int, elem: str, is_in: bool) -> Call:
+    """n transfers of rows x cols between DRAM and scratchpad, one after the other on one queue."""
+    far, near = ("dram", "sram")
+    size = 1 if elem == "i8" else 4
+    pitch = PITCH // size
+    lines = [
+        ".program moves", f".arg far {'in' if is_in else 'out'}", f".sram {n * rows * cols * size}",
+        f".ap far {far} {elem} arg=far dims=[{rows}:{pitch}, {cols}:1] loop0=+{rows}*{pitch}",
+        f".ap near {near} {elem} dims=[{rows}:{cols}, {cols}:1] loop0=+{rows}*{cols}",
+        f".queue dma{0 if is_in else 1}", f"loop {n}",
+        f"dma_copy dst={'near' if is_in else 'far'} src0={'far' if is_in else 'near'}", "endloop",
+    ]  # fmt: skip
+    return {"op": "text", "source": "\n".join(lines) + "\n", "args": [n * rows * PITCH]}
+
+
+def _results_out(n: int, rows: int, cols: int, elem: str) -> Call:
+    """n results of the accumulator, converted by the vector unit and stored: mvout from the accumulator."""
+    size = 1 if elem == "i8" else 4
+    pitch = PITCH // size
+    lines = [
+        ".program results_out", ".arg far out", ".sem full", f".sram {n * rows * cols * size}", f".acc {rows * cols * 4}",
+        f".ap sums acc i32 dims=[{rows}:{cols}, {cols}:1]",
+        f".ap near sram {elem} dims=[{rows}:{cols}, {cols}:1] loop0=+{rows}*{cols}",
+        f".ap far dram {elem} arg=far dims=[{rows}:{pitch}, {cols}:1] loop0=+{rows}*{pitch}",
+        ".queue vector0", f"loop {n}", "v_unary.copy dst=near src0=sums int signal=full", "endloop",
+        ".queue dma1", f"loop {n}", "dma_copy dst=far src0=near wait=full", "endloop",
+    ]  # fmt: skip
+    return {"op": "text", "source": "\n".join(lines) + "\n", "args": [n * rows * PITCH]}
+
+
+def _products(n: int, rows: int, dim: int, keep: bool) -> Call:
+    """n products of rows x dim by dim x dim, weights loaded for each of them, or kept from the first."""
+    lines = [
+        ".program products", f".sram {rows * dim + dim * dim}", f".acc {4 * rows * dim}",
+        f".ap a sram i8 dims=[{rows}:{dim}, {dim}:1]", f".ap b sram i8 base={rows * dim} dims=[{dim}:{dim}, {dim}:1]",
+        f".ap d acc i32 dims=[{rows}:{dim}, {dim}:1]", ".queue matrix0",
+    ]  # fmt: skip
+    if keep:
+        lines.append("mm dst=d src0=a src1=b")
+    count = n - 1 if keep else n
+    if count:
+        lines += [f"loop {count}", f"mm dst=d src0=a src1=b{' keep' if keep else ''}", "endloop"]
+    return {"op": "text", "source": "\n".join(lines) + "\n"}
+
+
+def _micro(operation: str, s: Shape) -> Call | None:
+    makers: dict[str, Callable[[], Call]] = {
+        "mvin_spad": lambda: _moves(s["n"], s["rows"], s["cols"], "i8", True),
+        "mvin_acc32": lambda: _moves(s["n"], s["rows"], s["cols"], "i32", True),
+        "mvout_spad8": lambda: _moves(s["n"], s["rows"], s["cols"], "i8", False),
+        "mvout_acc8": lambda: _results_out(s["n"], s["rows"], s["cols"], "i8"),
+        "mvout_acc32": lambda: _results_out(s["n"], s["rows"], s["cols"], "i32"),
+        "ws_preload_compute": lambda: _products(s["n"], s["a_rows"], s["dim"], False),
+        "ws_preload_compute_kacc": lambda: _products(s["n"], s["a_rows"], s["dim"], False),
+        "ws_reuse_compute": lambda: _products(s["n"], s["a_rows"], s["dim"], True),
+        "os_preload_compute": lambda: _products(s["n"], s["dim"], s["dim"], False),
+        "os_kacc_compute": lambda: _products(s["n"], s["dim"], s["dim"], False),
+    }
+    return makers[operation]() if operation in makers else None
+
+
+def _work(operation: str, s: Shape) -> tuple[str, lowering.Calls, float, float, str]:
+    """(class, calls, flops, bytes, why refused)."""
+    if operation.startswith("tiled_matmul"):
+        m, k, n = s["M"], s["K"], s["N"]
+        calls = lowering.gemm(m, n, k, "i8", out="i8")
+        return "gemm", calls, 2.0 * m * n * k, float(m * k + k * n + m * n), ""
+    if operation.startswith("tiled_conv"):
+        conv = Conv(1, s["in"], s["in"], s["in_ch"], s["out_ch"], s["kernel"], s["stride"], s["pad"])
+        return "conv", [(1, conv.call("i8", "i8"))], conv.flops, float(conv.elems), ""
+    call = _micro(operation, s)
+    if call is None:
+        return operation, [], 0.0, 0.0, f"{operation}: no rule for this operation"
+    n, rows = s["n"], s.get("rows", s.get("a_rows", s.get("dim", 1)))
+    if "dim" in s:
+        return operation, [(1, call)], 2.0 * n * rows * s["dim"] ** 2, 0.0, ""
+    return operation, [(1, call)], 0.0, float(n * rows * s["cols"] * s.get("elem_bytes", 1)), ""
+
+
+def _is_tiled(operation: str) -> bool:
+    return operation.startswith("tiled")
+
+
+def reader(wanted: Callable[[str], bool]) -> Callable[[Path, str], list[Row]]:
+    def read(path: Path, mapping: str) -> list[Row]:
+        table = [row for row in read_csv(path) if wanted(row["operation"])]
+        names = unique(
+            f"{r['operation']} {r['shape']} latency {r['mem_latency_cycles']} gap {r['beat_gap']}" for r in table
+        )
+        rows = []
+        for name, row in zip(names, table):
+            group, calls, flops, nbytes, refused = _work(row["operation"], shape_of(row["shape"]))
+            options = memory_options(int(row["mem_latency_cycles"]), int(row["beat_gap"]))
+            if row["operation"].endswith("_os") or row["operation"].startswith("os_"):
+                options = (*options, ("matrix.dataflow", "output_stationary"))
+            rows.append(Row(name, group, tuple(calls), flops, nbytes, number(row, "cycles"), options, refused))
+        return rows
+
+    return read
+
+
+SETS = [
+    DataSet(
+        "rtl_gemmini", "rtl_gemmini*.csv", CONFIG, "cycles", "RTL", reader(_is_tiled), "gemmini-like", limit_pct=5.0
+    ),
+    DataSet(
+        "rtl_gemmini_micro",
+        "rtl_gemmini*.csv",
+        CONFIG,
+        "cycles",
+        "RTL",
+        reader(lambda op: not _is_tiled(op)),
+        limit_pct=10.0,
+    ),
+]

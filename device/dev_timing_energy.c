@@ -1,0 +1,56 @@
+/* Energy of a launch: actions of the engines as they are submitted, of interconnect and DRAM from their statistics. */
+#include "device/dev_timing_internal.h"
+
+#include <string.h>
+
+void timing_energy_matrix(dev_timing_t *timing, const sim_matrix_op_t *op, vnpu_dtype_t dtype) {
+    uint64_t *count = timing->actions[VNPU_ENERGY_MATRIX].count;
+    uint64_t bytes[2];
+    sim_energy_action_t action = SIM_ENERGY_MAC_I8;
+    if (dtype == VNPU_F32) action = SIM_ENERGY_MAC_F32;
+    if (dtype == VNPU_BF16) action = SIM_ENERGY_MAC_BF16;
+    if (dtype == VNPU_F16) action = SIM_ENERGY_MAC_F16;
+    sim_matrix_bytes(&timing->machine.matrix, op, bytes);
+    count[action] += (uint64_t)op->m * op->k * op->n;
+    count[SIM_ENERGY_SRAM_BYTE] += bytes[0];
+    count[SIM_ENERGY_ACC_BYTE] += bytes[1];
+}
+
+static void count_class(uint64_t *count, sim_vector_class_t cls, uint64_t elems) {
+    switch (cls) {
+    case SIM_VECTOR_NONE: case SIM_VECTOR_CLASS_COUNT: return;
+    case SIM_VECTOR_ALU: count[SIM_ENERGY_VECTOR_ALU] += elems; return;
+    case SIM_VECTOR_MUL: count[SIM_ENERGY_VECTOR_MUL] += elems; return;
+    case SIM_VECTOR_DIV: count[SIM_ENERGY_VECTOR_DIV] += elems; return;
+    case SIM_VECTOR_TRANSCENDENTAL: count[SIM_ENERGY_VECTOR_TRANSCENDENTAL] += elems; return;
+    case SIM_VECTOR_CAST: count[SIM_ENERGY_VECTOR_CAST] += elems; return;
+    case SIM_VECTOR_REDUCE: count[SIM_ENERGY_VECTOR_REDUCE] += elems; return;
+    }
+}
+
+void timing_energy_vector(dev_timing_t *timing, const sim_vector_op_t *op, uint64_t elems) {
+    uint64_t *count = timing->actions[VNPU_ENERGY_VECTOR].count;
+    count_class(count, op->cls, elems);
+    count_class(count, op->cls2, elems);
+    count[SIM_ENERGY_SRAM_BYTE] += op->sram_bytes;
+    count[SIM_ENERGY_ACC_BYTE] += op->acc_bytes;
+}
+
+void timing_energy_dma(dev_timing_t *timing, const sim_dma_op_t *op) {
+    timing->actions[VNPU_ENERGY_DMA].count[SIM_ENERGY_SRAM_BYTE] += op->sram_bytes;
+}
+
+void timing_energy_end(dev_timing_t *timing, dev_record_t *record) {
+    const sim_dram_stats_t *dram = sim_dram_stats(timing->dram);
+    uint64_t *count = timing->actions[VNPU_ENERGY_DRAM].count;
+    count[SIM_ENERGY_DRAM_READ_BYTE] = dram->read_bytes;
+    count[SIM_ENERGY_DRAM_WRITE_BYTE] = dram->write_bytes;
+    count[SIM_ENERGY_DRAM_ACTIVATE] = dram->row_closed + dram->row_conflicts;
+    count[SIM_ENERGY_DRAM_REFRESH] = dram->refreshes;
+    timing->actions[VNPU_ENERGY_NOC].count[SIM_ENERGY_NOC_BYTE_HOP] = sim_noc_stats(timing->noc)->byte_hops;
+    for (uint32_t part = 0; part < VNPU_ENERGY_PARTS; part++) {
+        record->energy_fj[part] = sim_energy_dynamic_fj(&timing->energy, &timing->actions[part]);
+    }
+}
+
+const sim_energy_table_t *dev_timing_energy_table(const dev_timing_t *timing) { return &timing->energy; }
