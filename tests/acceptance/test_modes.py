@@ -101,3 +101,23 @@ def test_a_model_of_100_gb_costs_little_memory(default):
     assert got["read"] >= got["bytes"], "every weight is read once"
     assert got["simulated_ps"] >= float(got["bytes"] / default.dram_peak) * 1e12
     assert got["peak"] < 1e9, f"{got['peak'] / 1e6:.0f} MB at most, {got['rss'] / 1e6:.0f} MB now"
+
+
+def test_float_copies_to_the_device_are_lengths_in_timing_mode():
+    code = """
+x = torch.ones(64 << 20)  # 256 MB of floats
+y = x.to("vnpu")
+torch.vnpu.synchronize()
+pid = torch_vnpu._C._device_pid()
+rss = int(next(line for line in open(f"/proc/{pid}/status") if line.startswith("VmRSS")).split()[1]) * 1024
+answer(rss=rss, ids=torch.arange(5).to("vnpu").cpu().tolist())
+try:
+    y.cpu()
+    answer(error=None)
+except RuntimeError as error:
+    answer(error=str(error))
+"""
+    got = python(code, {"VNPU_MODE": "timing"})
+    assert got["rss"] < 100e6
+    assert got["ids"] == [0, 1, 2, 3, 4]
+    assert got["error"] and "timing" in got["error"]
