@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fake_profile as fake
+
 from torch_vnpu.report_peaks import peaks_of
 
 

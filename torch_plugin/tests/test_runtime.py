@@ -37,10 +37,11 @@ def test_memory_statistics():
 def test_freed_memory_is_reused_and_returned():
     torch.vnpu.synchronize()
     torch.vnpu.empty_cache()
-    x = torch.empty(8 << 20, dtype=torch.uint8, device=DEVICE)
+    size = 256 << 20  # a segment of its own: tensors of other tests may live in smaller ones
+    x = torch.empty(size, dtype=torch.uint8, device=DEVICE)
     pointer, reserved, allocations = x.data_ptr(), torch.vnpu.memory_reserved(), stats()["num_device_alloc"]
     del x
-    y = torch.empty(8 << 20, dtype=torch.uint8, device=DEVICE)
+    y = torch.empty(size, dtype=torch.uint8, device=DEVICE)
     assert y.data_ptr() == pointer and stats()["num_device_alloc"] == allocations
     del y
     free_before = torch.vnpu.mem_get_info()[0]
@@ -48,15 +49,24 @@ def test_freed_memory_is_reused_and_returned():
     assert torch.vnpu.memory_reserved() < reserved and torch.vnpu.mem_get_info()[0] > free_before
 
 
+BLOCKS = """
+import torch
+parts = [torch.empty(200_000, dtype=torch.uint8, device="vnpu") for _ in range(8)]
+stats = torch.vnpu.memory_stats
+segments = stats()["segment.small_pool.current"]
+assert len({part.data_ptr() for part in parts}) == 8 and all(part.data_ptr() % 4096 == 0 for part in parts)
+del parts
+assert stats()["inactive_split.small_pool.current"] <= segments * 2
+torch.empty(1_000_000, dtype=torch.uint8, device="vnpu")  # fits where the pieces were
+assert stats()["segment.small_pool.current"] == segments
+print("joined")
+"""
+
+
 def test_blocks_are_split_and_joined():
-    torch.vnpu.empty_cache()
-    parts = [torch.empty(200_000, dtype=torch.uint8, device=DEVICE) for _ in range(8)]
-    segments = stats()["segment.small_pool.current"]
-    assert len({part.data_ptr() for part in parts}) == 8 and all(part.data_ptr() % 4096 == 0 for part in parts)
-    del parts
-    assert stats()["inactive_split.small_pool.current"] <= segments * 2
-    torch.empty(1_000_000, dtype=torch.uint8, device=DEVICE)  # fits where the pieces were
-    assert stats()["segment.small_pool.current"] == segments
+    """In a process of its own: tensors of other tests would keep pieces of segments."""
+    done = run_python(BLOCKS)
+    assert done.returncode == 0 and "joined" in done.stdout, done.stderr
 
 
 def test_out_of_memory_retries_then_raises():
