@@ -147,6 +147,14 @@ static double peak_ops(const sim_config_t *config, size_t dtype) {
            matrix_rate(config, dtype);
 }
 
+/* Bytes per second that all memory endpoints send. */
+static double memory_ports(const sim_config_t *config) {
+    double width = (double)get(config, "noc.memory_bytes_per_cycle");
+    double limit = to_double(sim_config_ratio(config, "noc.memory_inject"));
+    return (limit > 0 && limit < width ? limit : width) * (double)get(config, "noc.clock") *
+           (double)sim_noc_endpoints_of(config);
+}
+
 /* Idle round trip of a read, seconds: what the outstanding limit has to cover. */
 static double memory_latency_s(const sim_config_t *config) {
     uint64_t cycles =
@@ -220,8 +228,7 @@ static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
 static void check_memory(const sim_config_t *config, warnings_t *warnings) {
     double dram = dram_peak(config), port = per_s(config, "noc.bytes_per_cycle", "noc.clock");
     double engine = per_s(config, "dma.bytes_per_cycle", "core.clock");
-    double memory_port = per_s(config, "noc.memory_bytes_per_cycle", "noc.clock") *
-                         (double)sim_noc_endpoints_of(config);
+    double memory_port = memory_ports(config);
     if (engine > port)
         warn(warnings, "dma.bytes_per_cycle: an engine moves %.4g GB/s, a core's port %.4g GB/s\n",
              engine / 1e9, port / 1e9);
@@ -256,6 +263,17 @@ int sim_config_self_check(const sim_config_t *config, char *text, size_t text_by
     if (strcmp(sim_config_str(config, "host.clock"), "wall") == 0)
         warn(&warnings, "host.clock = wall: simulated times depend on the machine and its load\n");
     return warnings.count;
+}
+
+static void write_noc(const sim_config_t *config, FILE *stream) {
+    double clock = (double)get(config, "noc.clock");
+    (void)fprintf(
+        stream,
+        "NoC       %10.4g GB/s a link, %s; %u memory endpoints send %.4g GB/s together; %.4g "
+        "ns of an idle read\n",
+        per_s(config, "noc.bytes_per_cycle", "noc.clock") / 1e9,
+        sim_config_text(config, "noc.type"), sim_noc_endpoints_of(config),
+        memory_ports(config) / 1e9, (double)sim_noc_read_cycles(config) / clock * 1e9);
 }
 
 void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
@@ -294,6 +312,7 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
                   per_s(config, "dma.bytes_per_cycle", "core.clock") / 1e9,
                   sim_config_text(config, "dma.queues"),
                   per_s(config, "noc.bytes_per_cycle", "noc.clock") / 1e9);
+    write_noc(config, stream);
     (void)fprintf(stream, "host link %10.4g GB/s of payload each way\n",
                   (double)get(config, "link.bandwidth") * payload / packet / 1e9);
 }

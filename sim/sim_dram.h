@@ -93,8 +93,5 @@ uint64_t sim_dram_stripe_bytes(const sim_dram_t *dram);
 uint32_t sim_dram_channels(const sim_dram_t *dram);
 /* The channel of an address, and for how many bytes from there on it stays. */
 uint32_t sim_dram_channel_at(const sim_dram_t *dram, uint64_t address, uint64_t *out_bytes);
-/* The channel of an address, and for how many bytes from there on (to the next multiple) it stays.
- */
-uint32_t sim_dram_channel_at(const sim_dram_t *dram, uint64_t address, uint64_t *out_bytes);
 
 #endif
