@@ -225,6 +225,27 @@ static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
              sim_config_text(config, "matrix.f32"));
 }
 
+static bool is_ratio(const sim_config_t *config, const char *key, uint32_t num, uint32_t den) {
+    sim_ratio_t ratio = sim_config_ratio(config, key);
+    return (uint64_t)ratio.num * den == (uint64_t)ratio.den * num;
+}
+
+/* Keys of the other kind of refresh, of a window that is not there. */
+static void check_dram(const sim_config_t *config, warnings_t *warnings) {
+    uint64_t one_bank = get(config, "dram.trfcpb") + get(config, "dram.trefipb") +
+                        get(config, "dram.trrefd");
+    if (get(config, "dram.refresh") == 1)
+        warn(warnings, "dram.trfc, dram.trefi: without effect, one bank refreshes at a time\n");
+    else if (one_bank != 0)
+        warn(warnings, "dram.trfcpb, dram.trefipb, dram.trrefd: without effect, all banks refresh "
+                       "together\n");
+    if (get(config, "dram.window") == 1 &&
+        (get(config, "dram.max_row_hits") != 0 || !is_ratio(config, "dram.write_high", 4, 5) ||
+         !is_ratio(config, "dram.write_low", 1, 5)))
+        warn(warnings, "dram.max_row_hits, dram.write_high, dram.write_low: without effect, "
+                       "requests are served in order\n");
+}
+
 static void check_memory(const sim_config_t *config, warnings_t *warnings) {
     double dram = dram_peak(config), port = per_s(config, "noc.bytes_per_cycle", "noc.clock");
     double engine = per_s(config, "dma.bytes_per_cycle", "core.clock");
@@ -255,6 +276,7 @@ int sim_config_self_check(const sim_config_t *config, char *text, size_t text_by
     if (text_bytes > 0) text[0] = '\0';
     check_matrix(config, &warnings);
     check_memory(config, &warnings);
+    check_dram(config, &warnings);
     if (get(config, "vector.lanes") * 4u > sram_bytes_per_cycle(config))
         warn(&warnings,
              "vector.lanes: one f32 operand needs %" PRIu64

@@ -385,6 +385,62 @@ Test(dram_queue, refresh_costs_its_duty_and_closed_pages_close) {
     bench_fini(&bench);
 }
 
+/* Reads of 4 KiB, 64 at a time. */
+typedef struct stream {
+    bench_t *bench;
+    uint64_t next, end;
+} stream_t;
+
+typedef struct reader {
+    sim_event_t event;
+    sim_dram_request_t request;
+    stream_t *stream;
+} reader_t;
+
+static void read_on(sim_engine_t *engine, sim_event_t *event) {
+    (void)engine;
+    reader_t *reader = SIM_CONTAINER_OF(event, reader_t, event);
+    stream_t *stream = reader->stream;
+    if (stream->next == stream->end) return;
+    sim_dram_begin(stream->bench->dram, &reader->request, false, &reader->event, 0);
+    sim_dram_add(stream->bench->dram, &reader->request, stream->next, 4096);
+    stream->next += 4096;
+    sim_dram_end(stream->bench->dram, &reader->request);
+}
+
+Test(dram_queue, a_stream_through_every_shipped_timing_set) {
+    static const char *const sets[] = {"ddr4-2400",   "ddr4-3200", "lpddr4-3200", "lpddr5-6400",
+                                       "gddr6-14000", "hbm2-2.0",  "hbm2e-3.2",   "hbm3-6.4"};
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        char text[200];
+        (void)snprintf(text, sizeof text, "include = default.ini\ninclude = dram/%s.ini\n",
+                       sets[i]);
+        sim_config_t *config;
+        sim_error_t err = {0};
+        bench_t bench = {.engine = engine_new()};
+        cr_assert_eq(sim_config_parse(text, VNPU_SOURCE_DIR "/configs/own.ini", "dram.window=32",
+                                      &config, &err),
+                     SIM_OK, "%s", err.text);
+        cr_assert_eq(sim_dram_create(config, &bench.dram, &err), SIM_OK, "%s", err.text);
+        sim_config_destroy(config);
+        sim_dram_attach(bench.dram, bench.engine);
+        stream_t stream = {.bench = &bench, .end = UINT64_C(8) << 20};
+        static reader_t reader[64];
+        for (int j = 0; j < 64; j++) {
+            reader[j] = (reader_t){.stream = &stream};
+            sim_event_init(&reader[j].event, SIM_PHASE_COMPLETE, read_on);
+            read_on(bench.engine, &reader[j].event);
+        }
+        double seconds = (double)sim_engine_run(bench.engine) * SIM_TICK_PS * 1e-12;
+        double peak = (double)sim_dram_peak_bytes_per_s(bench.dram);
+        cr_assert_eq(stream.next, stream.end);
+        cr_assert_leq((double)stream.end / seconds, peak, "%s", sets[i]);
+        cr_assert_geq((double)stream.end / seconds, 0.8 * peak, "%s: %f", sets[i],
+                      (double)stream.end / seconds / peak);
+        bench_fini(&bench);
+    }
+}
+
 Test(dram_queue, a_reset_gives_the_same_again_without_allocating) {
     bench_t bench = bench_new("dram.window=16,dram.max_row_hits=8");
     static access_t access[2000];
