@@ -331,7 +331,9 @@ int main(int argc, char **argv) {
     sim_dram_attach(replay.dram, replay.engine);
     sim_event_init(&replay.timer, SIM_PHASE_OBSERVE, nothing);
     replay.capacity = sim_config_u64(config, "dram.bytes");
-    replay.size = replay.dram->burst_bytes > 64 ? replay.dram->burst_bytes : 64;
+    if (replay.dram->burst_bytes < 64)
+        die("dram.burst_bytes: the patterns are of 64 bytes or more");
+    replay.size = replay.dram->burst_bytes;
     replay.row_stride = UINT64_C(1) << (replay.dram->map.row.shift + replay.dram->map.burst_shift);
     for (int i = 3; i < argc; i += 2) {
         replay.requests = strtoull(argv[i + 1], NULL, 10);
