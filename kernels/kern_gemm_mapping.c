@@ -9,6 +9,7 @@ static kern_tiling_t tiling_of(const kern_gemm_plan_t *plan) {
                            .m = plan->axis[GEMM_M].tile,
                            .n = plan->axis[GEMM_N].tile,
                            .k = plan->axis[GEMM_K].tile,
+                           .heads = 1,
                            .grid = {plan->grid[0], plan->grid[1]},
                            .buffers = plan->a_buffers,
                            .cycles = plan->cycles};

@@ -26,6 +26,7 @@ extern "C" {
 typedef struct kern_tiling {
     const char *order;    /* what stays: "weights", "tiles", "rows"; attention: "block", "stream" */
     uint32_t m, n, k;     /* elements of a tile; attention: queries, keys, depth */
+    uint32_t heads;       /* attention: whose keys are loaded together; else 1 */
     uint32_t grid[2];     /* program instances */
     uint32_t buffers;     /* of the operand that streams */
     uint64_t cycles;      /* core cycles by closed form, with what breaks ties */
