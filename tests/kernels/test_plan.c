@@ -20,6 +20,7 @@ static void open_chip(const char *mode, const char *plan) {
     setenv("VNPU_TRANSPORT", "inproc", 1);
     setenv("VNPU_CONFIG_DIR", VNPU_SOURCE_DIR "/configs", 1);
     setenv("VNPU_CONFIG", "default", 1);
+    setenv("VNPU_OPTIONS", "", 1);
     setenv("VNPU_MODE", mode, 1);
     setenv("VNPU_PLAN", plan, 1);
     must(vnpu_init(0), "init");
