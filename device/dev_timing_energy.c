@@ -1,4 +1,5 @@
-/* Energy of a launch: actions of the engines as they are submitted, of interconnect and DRAM from their statistics. */
+/* Energy of a launch: actions of the engines as they are submitted, of interconnect and DRAM from
+ * their statistics. */
 #include "device/dev_timing_internal.h"
 
 #include <string.h>
@@ -18,7 +19,8 @@ void timing_energy_matrix(dev_timing_t *timing, const sim_matrix_op_t *op, vnpu_
 
 static void count_class(uint64_t *count, sim_vector_class_t cls, uint64_t elems) {
     switch (cls) {
-    case SIM_VECTOR_NONE: case SIM_VECTOR_CLASS_COUNT: return;
+    case SIM_VECTOR_NONE:
+    case SIM_VECTOR_CLASS_COUNT: return;
     case SIM_VECTOR_ALU: count[SIM_ENERGY_VECTOR_ALU] += elems; return;
     case SIM_VECTOR_MUL: count[SIM_ENERGY_VECTOR_MUL] += elems; return;
     case SIM_VECTOR_DIV: count[SIM_ENERGY_VECTOR_DIV] += elems; return;
@@ -47,10 +49,13 @@ void timing_energy_end(dev_timing_t *timing, dev_record_t *record) {
     count[SIM_ENERGY_DRAM_WRITE_BYTE] = dram->write_bytes;
     count[SIM_ENERGY_DRAM_ACTIVATE] = dram->row_closed + dram->row_conflicts;
     count[SIM_ENERGY_DRAM_REFRESH] = dram->refreshes;
-    timing->actions[VNPU_ENERGY_NOC].count[SIM_ENERGY_NOC_BYTE_HOP] = sim_noc_stats(timing->noc)->byte_hops;
+    timing->actions[VNPU_ENERGY_NOC].count[SIM_ENERGY_NOC_BYTE_HOP] =
+        sim_noc_stats(timing->noc)->byte_hops;
     for (uint32_t part = 0; part < VNPU_ENERGY_PARTS; part++) {
         record->energy_fj[part] = sim_energy_dynamic_fj(&timing->energy, &timing->actions[part]);
     }
 }
 
-const sim_energy_table_t *dev_timing_energy_table(const dev_timing_t *timing) { return &timing->energy; }
+const sim_energy_table_t *dev_timing_energy_table(const dev_timing_t *timing) {
+    return &timing->energy;
+}

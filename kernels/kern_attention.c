@@ -129,27 +129,32 @@ static void make_key(const kern_attention_shape_t *s, kern_key_t *key) {
 static vnpu_status_t build(const call_t *call, const kern_key_t *key,
                            const kern_entry_t **out_entry) {
     *out_entry = NULL;
-    const vnpu_machine_t *machine = &call->context->machine;
+    kern_context_t *context = call->context;
+    const vnpu_machine_t *machine = &context->machine;
     kern_attention_block_t block;
     kern_attention_stream_t stream;
+    kern_entry_t entry = {0};
     kern_builder_t builder;
     kern_builder_init(&builder, machine, "attention");
-    vnpu_status_t status;
+    vnpu_status_t status = VNPU_OK;
     if (kern_attention_block_plan(machine, &call->shape, &block)) {
         kern_attention_block_generate(&call->shape, &block, &builder);
-        status = kern_add_program(call->context, key, &builder, block.nest.grid, out_entry);
+        kern_attention_block_describe(machine, &call->shape, &block, &entry.mapping);
     } else if (kern_attention_stream_plan(machine, &call->shape, &stream)) {
         kern_attention_stream_generate(&call->shape, &stream, &builder);
-        status = kern_add_program(call->context, key, &builder, stream.grid, out_entry);
+        kern_attention_stream_describe(machine, &call->shape, &stream, &entry.mapping);
     } else {
         status = kern_fail(
-            call->context, VNPU_ERROR_UNSUPPORTED,
+            context, VNPU_ERROR_UNSUPPORTED,
             "attention: no tile of heads of %lld fits %llu bytes of SRAM and %llu of accumulator",
             (long long)call->shape.depth, (unsigned long long)machine->sram_bytes,
             (unsigned long long)machine->acc_bytes);
     }
+    memcpy(entry.grid, entry.mapping.chosen.grid, sizeof entry.grid);
+    if (status == VNPU_OK) status = kern_load_program(context, &builder, &entry.module);
     kern_builder_fini(&builder);
-    return status;
+    if (status != VNPU_OK) return status;
+    return kern_keep_program(context, key, &entry, "attention", out_entry);
 }
 
 static vnpu_status_t launch(const call_t *call) {

@@ -60,6 +60,7 @@ typedef struct kern_attention_block {
     kern_nest_t nest; /* batch, head groups, query blocks */
     uint32_t group, lanes;
     uint64_t cycles;
+    kern_tiling_t next; /* next best; order NULL: there is none */
 } kern_attention_block_t;
 bool kern_attention_block_plan(const vnpu_machine_t *machine, const kern_attention_shape_t *shape,
                                kern_attention_block_t *out_plan);
@@ -71,11 +72,26 @@ typedef struct kern_attention_stream {
     kern_axis_t batch, kv_head, repeat, query, key;
     uint32_t grid[2], lanes, key_buffers;
     int64_t lane_queries; /* queries that one lane owns */
+    uint64_t cycles;
+    kern_tiling_t next; /* next best; order NULL: there is none */
 } kern_attention_stream_t;
 bool kern_attention_stream_plan(const vnpu_machine_t *machine, const kern_attention_shape_t *shape,
                                 kern_attention_stream_t *out_plan);
 void kern_attention_stream_generate(const kern_attention_shape_t *shape,
                                     const kern_attention_stream_t *plan, kern_builder_t *builder);
+
+/* What the plans mean (kern_attention_mapping.c). */
+kern_tiling_t kern_attention_block_tiling(const kern_attention_shape_t *shape,
+                                          const kern_attention_block_t *plan);
+kern_tiling_t kern_attention_stream_tiling(const kern_attention_shape_t *shape,
+                                           const kern_attention_stream_t *plan);
+void kern_attention_block_describe(const vnpu_machine_t *machine,
+                                   const kern_attention_shape_t *shape,
+                                   const kern_attention_block_t *plan, kern_mapping_t *out_mapping);
+void kern_attention_stream_describe(const vnpu_machine_t *machine,
+                                    const kern_attention_shape_t *shape,
+                                    const kern_attention_stream_t *plan,
+                                    kern_mapping_t *out_mapping);
 
 /* ---- shared pieces ---- */
 

@@ -90,6 +90,17 @@ static bool try_plan(const vnpu_machine_t *machine, const kern_attention_shape_t
     return true;
 }
 
+/* Keeps the better plan, and what the other would cost. */
+static void offer(const kern_attention_shape_t *s, kern_attention_block_t *plan,
+                  kern_attention_block_t *best, bool has_best) {
+    if (!has_best || plan->cycles < best->cycles) {
+        if (has_best) plan->next = kern_attention_block_tiling(s, best);
+        *best = *plan;
+    } else if (!best->next.order || plan->cycles < best->next.cycles) {
+        best->next = kern_attention_block_tiling(s, plan);
+    }
+}
+
 bool kern_attention_block_plan(const vnpu_machine_t *machine, const kern_attention_shape_t *s,
                                kern_attention_block_t *out_plan) {
     if (s->keys > 8192 || s->depth > 8192) return false;
@@ -104,9 +115,8 @@ bool kern_attention_block_plan(const vnpu_machine_t *machine, const kern_attenti
         for (int64_t parts = 1; (s->queries + parts - 1) / parts >= least; parts *= 2) {
             kern_attention_block_t plan;
             int64_t queries = (s->queries + parts - 1) / parts;
-            if (queries <= 4096 && try_plan(machine, s, (uint32_t)group, queries, &plan) &&
-                (!is_found || plan.cycles < out_plan->cycles)) {
-                *out_plan = plan;
+            if (queries <= 4096 && try_plan(machine, s, (uint32_t)group, queries, &plan)) {
+                offer(s, &plan, out_plan, is_found);
                 is_found = true;
             }
             if (queries == 1) break;

@@ -118,19 +118,27 @@ static bool try_plan(const vnpu_machine_t *machine, const kern_attention_shape_t
     return true;
 }
 
+/* Keeps the better plan, and what the other would cost. */
+static void offer(const kern_attention_shape_t *s, kern_attention_stream_t *plan,
+                  kern_attention_stream_t *best, bool has_best) {
+    if (!has_best || plan->cycles < best->cycles) {
+        if (has_best) plan->next = kern_attention_stream_tiling(s, best);
+        *best = *plan;
+    } else if (!best->next.order || plan->cycles < best->next.cycles) {
+        best->next = kern_attention_stream_tiling(s, plan);
+    }
+}
+
 bool kern_attention_stream_plan(const vnpu_machine_t *machine, const kern_attention_shape_t *s,
                                 kern_attention_stream_t *out_plan) {
     bool is_found = false;
-    uint64_t best = 0;
     for (int64_t m = 512; m >= 1; m /= 2) {
         if (m > 1 && m / 2 >= s->queries) continue;
         for (int64_t n = 1024; n >= 1; n /= 2) {
             kern_attention_stream_t plan;
             if ((n > 1 && n / 2 >= s->keys) || !try_plan(machine, s, m, n, &plan)) continue;
-            uint64_t cost = cost_of(machine, s, &plan);
-            if (is_found && cost >= best) continue;
-            *out_plan = plan;
-            best = cost;
+            plan.cycles = cost_of(machine, s, &plan);
+            offer(s, &plan, out_plan, is_found);
             is_found = true;
         }
     }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "driver/vnpu.h"
+#include "kernels/kern_plan.h"
 
 #define KERN_KEY_BYTES 1024u
 
@@ -26,6 +27,7 @@ void kern_key_add_u64(kern_key_t *key, uint64_t value);
 typedef struct kern_entry {
     vnpu_module_t module;
     uint32_t grid[2];
+    kern_mapping_t mapping; /* family NULL: none */
 } kern_entry_t;
 
 typedef struct kern_cache {

@@ -18,14 +18,14 @@ vnpu_status_t kern_context_create(int device, kern_context_t **out_context) {
     return VNPU_OK;
 }
 
-static void unload(vnpu_module_t module) {
+void kern_unload(vnpu_module_t module) {
     vnpu_status_t status = vnpu_module_unload(module);
     (void)status; /* the device may be gone already: then its modules are too */
 }
 
 void kern_context_destroy(kern_context_t *context) {
     if (!context) return;
-    kern_cache_fini(&context->cache, unload);
+    kern_cache_fini(&context->cache, kern_unload);
     free(context);
 }
 
@@ -37,6 +37,7 @@ const char *kern_error_detail(const kern_context_t *context) {
 }
 void kern_set_tag(kern_context_t *context, uint32_t tag) {
     context->tag = tag;
+    context->last_plan = NULL;
 }
 
 void kern_stats(const kern_context_t *context, uint64_t *out_programs, uint64_t *out_launches) {
@@ -58,27 +59,40 @@ vnpu_status_t kern_fail_driver(kern_context_t *context, vnpu_status_t status, co
     return kern_fail(context, status, "%s: %s", what, text);
 }
 
-vnpu_status_t kern_add_program(kern_context_t *context, const kern_key_t *key,
-                               kern_builder_t *builder, const uint32_t grid[2],
-                               const kern_entry_t **out_entry) {
-    *out_entry = NULL;
+vnpu_status_t kern_load_program(kern_context_t *context, kern_builder_t *builder,
+                                vnpu_module_t *out_module) {
+    *out_module = 0;
     size_t bytes;
     void *image = kern_builder_image(builder, &bytes);
     if (!image)
         return kern_fail(context, VNPU_ERROR_OUT_OF_MEMORY, "%s: no host memory for the program",
                          builder->name);
-    kern_entry_t entry = {.grid = {grid[0], grid[1]}};
-    vnpu_status_t status = vnpu_module_load(context->device, image, bytes, &entry.module);
+    vnpu_status_t status = vnpu_module_load(context->device, image, bytes, out_module);
     free(image);
-    if (status != VNPU_OK) return kern_fail_driver(context, status, builder->name);
-    *out_entry = kern_cache_add(&context->cache, key, &entry);
+    return status == VNPU_OK ? VNPU_OK : kern_fail_driver(context, status, builder->name);
+}
+
+vnpu_status_t kern_keep_program(kern_context_t *context, const kern_key_t *key,
+                                const kern_entry_t *entry, const char *name,
+                                const kern_entry_t **out_entry) {
+    *out_entry = kern_cache_add(&context->cache, key, entry);
     if (!*out_entry) {
-        unload(entry.module);
+        kern_unload(entry->module);
         return kern_fail(context, VNPU_ERROR_OUT_OF_MEMORY, "%s: no host memory for the cache",
-                         builder->name);
+                         name);
     }
     context->programs++;
     return VNPU_OK;
+}
+
+vnpu_status_t kern_add_program(kern_context_t *context, const kern_key_t *key,
+                               kern_builder_t *builder, const uint32_t grid[2],
+                               const kern_entry_t **out_entry) {
+    *out_entry = NULL;
+    kern_entry_t entry = {.grid = {grid[0], grid[1]}};
+    vnpu_status_t status = kern_load_program(context, builder, &entry.module);
+    if (status != VNPU_OK) return status;
+    return kern_keep_program(context, key, &entry, builder->name, out_entry);
 }
 
 vnpu_status_t kern_launch(kern_context_t *context, vnpu_stream_t stream, const kern_entry_t *entry,
@@ -90,5 +104,6 @@ vnpu_status_t kern_launch(kern_context_t *context, vnpu_stream_t stream, const k
     vnpu_status_t status = vnpu_launch(entry->module, &config, args, num_args);
     if (status != VNPU_OK) return kern_fail_driver(context, status, "launch");
     context->launches++;
+    if (entry->mapping.family) context->last_plan = &entry->mapping;
     return VNPU_OK;
 }

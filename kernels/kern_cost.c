@@ -173,6 +173,19 @@ uint64_t kern_cost_matrix(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uin
     return cycles * folds;
 }
 
+uint64_t kern_cost_padded_macs(const vnpu_machine_t *machine, uint64_t m, uint64_t k, uint64_t n) {
+    if (m == 0 || k == 0 || n == 0) return 0;
+    extent_t along_m = {m, m, 1}, along_k = {k, k, 1}, along_n = {n, n, 1};
+    split(machine, &along_m, along_k, &along_n);
+    roles_t roles = roles_of(machine, along_m, along_k, along_n);
+    uint64_t steps = folds_along(roles.rows, machine->matrix_rows) *
+                     folds_along(roles.cols, machine->matrix_cols) *
+                     steps_of(machine, roles.streamed, roles.streamed.tile);
+    uint64_t cells =
+        (uint64_t)machine->matrix_rows * machine->matrix_cols * at_least_one(machine->matrix_count);
+    return steps * at_least_one(machine->matrix_step) * cells;
+}
+
 kern_fold_t kern_cost_fold(const vnpu_machine_t *machine) {
     uint64_t rows = machine->matrix_rows, cols = machine->matrix_cols;
     uint64_t step = at_least_one(machine->matrix_step), count = at_least_one(machine->matrix_count);

@@ -58,5 +58,7 @@ kern_fold_t kern_cost_fold(const vnpu_machine_t *machine);
  * steady state: the closed form of sim/sim_matrix.h, any dataflow. */
 uint64_t kern_cost_matrix(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t m, uint64_t k,
                           uint64_t n, uint64_t mt, uint64_t kt, uint64_t nt);
+/* Multiplications that the unit's cells could do during the steps of one M x K x N product. */
+uint64_t kern_cost_padded_macs(const vnpu_machine_t *machine, uint64_t m, uint64_t k, uint64_t n);
 
 #endif

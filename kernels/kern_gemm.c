@@ -1,5 +1,9 @@
+#include <string.h>
+
 #include "kernels/kern_gemm_plan.h"
 #include "kernels/kern_internal.h"
+
+#define KERN_GEMM_MEASURED_MACS 4e6 /* below, a launch is set-up more than product */
 
 static void make_key(const kern_gemm_shape_t *s, kern_key_t *key) {
     kern_key_init(key, "gemm");
@@ -14,14 +18,73 @@ static void make_key(const kern_gemm_shape_t *s, kern_key_t *key) {
                               (uint64_t)s->has_beta << 34 | (uint64_t)s->activation << 40);
 }
 
+/* The candidates of one shape. */
+typedef struct choice {
+    const kern_gemm_shape_t *shape;
+    kern_gemm_plan_t plan[KERN_TRIALS];
+    uint32_t count;
+} choice_t;
+
+static void generate(const void *call, uint32_t candidate, kern_builder_t *builder,
+                     uint32_t out_grid[2]) {
+    const choice_t *choice = call;
+    const kern_gemm_plan_t *plan = &choice->plan[candidate];
+    kern_gemm_generate(choice->shape, plan, builder);
+    memcpy(out_grid, plan->grid, sizeof plan->grid);
+}
+
+/* How many candidates the simulator shall compare: 1 where the closed form is clear or the product
+ * too small to matter. */
+static uint32_t trials(const choice_t *choice, bool measures) {
+    const int64_t *size = choice->shape->size;
+    double macs =
+        (double)size[GEMM_B] * (double)size[GEMM_M] * (double)size[GEMM_N] * (double)size[GEMM_K];
+    if (!measures || macs < KERN_GEMM_MEASURED_MACS) return 1;
+    uint64_t cycles[KERN_TRIALS];
+    for (uint32_t i = 0; i < choice->count; i++)
+        cycles[i] = choice->plan[i].cycles;
+    return kern_plan_close(cycles, choice->count);
+}
+
+/* The runner-up: of those that were timed the fastest other one, else the closed form's. */
+static uint32_t runner_up(const kern_trial_t *trial, uint32_t chosen) {
+    uint32_t next = chosen == 0 ? 1 : 0;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        if (i != chosen && trial->ps[i] < trial->ps[next]) next = i;
+    }
+    return next;
+}
+
+static vnpu_status_t build(kern_context_t *context, const choice_t *choice, bool measures,
+                           const kern_key_t *key, const kern_entry_t **out_entry) {
+    kern_trial_t trial = {
+        .name = "gemm", .call = choice, .generate = generate, .count = trials(choice, measures)};
+    kern_entry_t entry;
+    uint32_t chosen;
+    vnpu_status_t status = kern_plan_try(context, &trial, &entry, &chosen);
+    if (status != VNPU_OK) return status;
+    uint32_t next = runner_up(&trial, chosen);
+    kern_mapping_t *mapping = &entry.mapping;
+    kern_gemm_describe(&context->machine, choice->shape, &choice->plan[chosen],
+                       next < choice->count ? &choice->plan[next] : NULL, mapping);
+    mapping->candidates = trial.count;
+    mapping->chosen.measured_ps = trial.ps[chosen];
+    if (next < choice->count) mapping->next.measured_ps = trial.ps[next];
+    return kern_keep_program(context, key, &entry, "gemm", out_entry);
+}
+
 static vnpu_status_t get_program(kern_context_t *context, const kern_gemm_shape_t *shape,
                                  const kern_entry_t **out_entry) {
     kern_key_t key;
     make_key(shape, &key);
     *out_entry = kern_cache_find(&context->cache, &key);
     if (*out_entry) return VNPU_OK;
-    kern_gemm_plan_t plan;
-    if (!kern_gemm_choose(&context->machine, shape, &plan)) {
+    bool measures;
+    vnpu_status_t status = kern_plan_check(context, &measures);
+    if (status != VNPU_OK) return status;
+    choice_t choice = {.shape = shape};
+    choice.count = kern_gemm_rank(&context->machine, shape, choice.plan, KERN_TRIALS);
+    if (choice.count == 0) {
         return kern_fail(
             context, VNPU_ERROR_UNSUPPORTED,
             "gemm: no tile of %lld x %lld x %lld fits %llu bytes of SRAM and %llu of accumulator",
@@ -29,12 +92,7 @@ static vnpu_status_t get_program(kern_context_t *context, const kern_gemm_shape_
             (long long)shape->size[GEMM_N], (unsigned long long)context->machine.sram_bytes,
             (unsigned long long)context->machine.acc_bytes);
     }
-    kern_builder_t builder;
-    kern_builder_init(&builder, &context->machine, "gemm");
-    kern_gemm_generate(shape, &plan, &builder);
-    vnpu_status_t status = kern_add_program(context, &key, &builder, plan.grid, out_entry);
-    kern_builder_fini(&builder);
-    return status;
+    return build(context, &choice, measures, &key, out_entry);
 }
 
 /* ---- calls ---- */

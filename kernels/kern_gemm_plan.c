@@ -227,14 +227,43 @@ static void add_parts(candidates_t *list, uint64_t size, uint64_t unit, uint64_t
         add(list, value, most);
 }
 
+/* The best plans so far, cheapest first; of equal cost, the first found. */
 typedef struct search {
     const vnpu_machine_t *machine;
     const kern_gemm_shape_t *shape;
-    kern_gemm_plan_t best;
-    bool is_found;
+    kern_gemm_plan_t *best;
+    uint32_t count, most;
 } search_t;
 
 typedef enum order { ORDER_PANEL, ORDER_TILES, ORDER_FIXED_ROWS } order_t;
+
+/* The same tiles in the same order on the same cores: only numbers of buffers differ. */
+static bool is_variant(const kern_gemm_plan_t *x, const kern_gemm_plan_t *y) {
+    bool is_same = x->is_panel == y->is_panel && x->is_a_fixed == y->is_a_fixed &&
+                   x->grid[0] == y->grid[0] && x->grid[1] == y->grid[1];
+    for (uint32_t a = 0; a < GEMM_AXES; a++)
+        is_same =
+            is_same && x->axis[a].tile == y->axis[a].tile && x->axis[a].grid == y->axis[a].grid;
+    return is_same;
+}
+
+/* Puts a plan in its place; of variants the better one stays. */
+static void offer(search_t *search, const kern_gemm_plan_t *plan) {
+    kern_gemm_plan_t *best = search->best;
+    uint32_t hole = search->count;
+    if (hole == search->most && plan->cycles >= best[hole - 1].cycles) return;
+    for (uint32_t i = 0; i < search->count; i++) {
+        if (!is_variant(&best[i], plan)) continue;
+        if (plan->cycles >= best[i].cycles) return;
+        hole = i;
+        break;
+    }
+    if (hole == search->count && search->count < search->most) search->count++;
+    if (hole == search->most) hole--;
+    for (; hole > 0 && best[hole - 1].cycles > plan->cycles; hole--)
+        best[hole] = best[hole - 1];
+    best[hole] = *plan;
+}
 
 static void consider(search_t *search, const kern_gemm_plan_t *base, order_t order,
                      uint32_t panel_buffers) {
@@ -247,9 +276,7 @@ static void consider(search_t *search, const kern_gemm_plan_t *base, order_t ord
         set_loops(&plan, a_buffers);
         if (!fits(search->machine, search->shape, &plan)) return;
         plan.cycles = cost_of(search->machine, search->shape, &plan);
-        if (search->is_found && plan.cycles >= search->best.cycles) continue;
-        search->best = plan;
-        search->is_found = true;
+        offer(search, &plan);
     }
 }
 
@@ -275,14 +302,14 @@ static void consider_split(search_t *search, uint32_t along, uint32_t grid0, uin
         if (plan.axis[GEMM_M].trips == 1) consider(search, &plan, ORDER_FIXED_ROWS, 2);
         consider(search, &plan, ORDER_PANEL, 2);
         consider(search, &plan, ORDER_PANEL, 1);
-        if (plan.axis[GEMM_K].tiles > 1 || !search->is_found)
+        if (plan.axis[GEMM_K].tiles > 1 || search->count == 0)
             consider(search, &plan, ORDER_TILES, 1);
     }
 }
 
-bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
-                      kern_gemm_plan_t *out_plan) {
-    search_t search = {.machine = machine, .shape = shape};
+uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                        kern_gemm_plan_t *out_plans, uint32_t most) {
+    search_t search = {.machine = machine, .shape = shape, .best = out_plans, .most = most};
     for (uint32_t grid1 = machine->workers; grid1 >= 1; grid1--) {
         uint32_t grid0 = machine->workers / grid1;
         if (grid1 > 1 && grid0 * grid1 != machine->workers && grid0 != 1) continue;
@@ -291,6 +318,10 @@ bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
         if (shape->size[GEMM_M] >= grid0) consider_split(&search, GEMM_M, grid0, grid1);
         if (grid1 == 1 && grid0 > 1) consider_split(&search, GEMM_M, 1, 1);
     }
-    *out_plan = search.best;
-    return search.is_found;
+    return search.count;
+}
+
+bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                      kern_gemm_plan_t *out_plan) {
+    return kern_gemm_rank(machine, shape, out_plan, 1) == 1;
 }

@@ -4,13 +4,15 @@
  * Loops are b, n, m, k from the outside in. Weights (b) are stationary: a panel of all K for one n
  * tile is loaded once and kept for every m (`is_panel`), or, when it does not fit, tile by tile
  * with the rows. With few rows it is the other way round: they stay (`is_a_fixed`) and the weights
- * stream past. Candidates are ranked by closed form.
+ * stream past. Candidates are ranked by closed form; where the best few are close, kern_gemm.c lets
+ * the simulator decide (kern_plan.h).
  */
 #ifndef KERN_GEMM_PLAN_H
 #define KERN_GEMM_PLAN_H
 
 #include "kernels/kern.h"
 #include "kernels/kern_nest.h"
+#include "kernels/kern_plan.h"
 
 enum { GEMM_B = 0, GEMM_N, GEMM_M, GEMM_K, GEMM_AXES }; /* in loop order */
 
@@ -40,6 +42,14 @@ typedef struct kern_gemm_plan {
 /* Pure function of machine and shape (sizes >= 1). False: not even the smallest tile fits. */
 bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       kern_gemm_plan_t *out_plan);
+/* The same, the best `most` >= 1 plans that differ in more than numbers of buffers, cheapest first.
+ * Returns how many there are. The first is what kern_gemm_choose gives. */
+uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                        kern_gemm_plan_t *out_plans, uint32_t most);
+/* What a plan means for traffic and array; `next` may be NULL (kern_gemm_mapping.c). */
+void kern_gemm_describe(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                        const kern_gemm_plan_t *plan, const kern_gemm_plan_t *next,
+                        kern_mapping_t *out_mapping);
 /* f32 values that pass between epilogue instructions need a tile of their own. */
 bool kern_gemm_needs_temp(const kern_gemm_shape_t *shape);
 /* c is one row for all m: loaded once per n tile. */

@@ -9,6 +9,12 @@
 #include "kernels/kern_builder.h"
 #include "kernels/kern_cache.h"
 
+typedef enum kern_planning {
+    KERN_PLANNING_UNREAD = 0, /* VNPU_PLAN was not looked at yet */
+    KERN_PLANNING_MODEL,
+    KERN_PLANNING_MEASURE
+} kern_planning_t;
+
 struct kern_context {
     int device;
     vnpu_machine_t machine;
@@ -16,6 +22,8 @@ struct kern_context {
     uint32_t tag;
     uint64_t programs, launches;
     char detail[512];
+    kern_planning_t planning;
+    const kern_mapping_t *last_plan;
 };
 
 /* Largest reach of an operand inside one program, in elements: strides and increments are 32 bits.
@@ -29,13 +37,44 @@ vnpu_status_t kern_fail(kern_context_t *context, vnpu_status_t status, const cha
 vnpu_status_t kern_fail_driver(kern_context_t *context, vnpu_status_t status, const char *what)
     __attribute__((warn_unused_result));
 
-/* Takes the image (frees it), loads it as the module of `key`. */
+/* Builds the image and loads it. */
+vnpu_status_t kern_load_program(kern_context_t *context, kern_builder_t *builder,
+                                vnpu_module_t *out_module) __attribute__((warn_unused_result));
+void kern_unload(vnpu_module_t module);
+/* Puts a loaded module into the cache; unloads it on failure. */
+vnpu_status_t kern_keep_program(kern_context_t *context, const kern_key_t *key,
+                                const kern_entry_t *entry, const char *name,
+                                const kern_entry_t **out_entry) __attribute__((warn_unused_result));
+/* Both: the builder's program as the module of `key`. */
 vnpu_status_t kern_add_program(kern_context_t *context, const kern_key_t *key,
                                kern_builder_t *builder, const uint32_t grid[2],
                                const kern_entry_t **out_entry) __attribute__((warn_unused_result));
 vnpu_status_t kern_launch(kern_context_t *context, vnpu_stream_t stream, const kern_entry_t *entry,
                           const uint64_t *args, uint32_t num_args)
     __attribute__((warn_unused_result));
+
+/* ---- choosing between programs (kern_plan.h) ---- */
+
+#define KERN_TRIALS 3u /* programs that the simulator compares at most */
+
+/* Candidates of one call, the closed form's favourite first. */
+typedef struct kern_trial {
+    const char *name;
+    const void *call;
+    void (*generate)(const void *call, uint32_t candidate, kern_builder_t *builder,
+                     uint32_t out_grid[2]);
+    uint32_t count;           /* out: how many were compared, 0 when the closed form decided */
+    uint64_t ps[KERN_TRIALS]; /* out: simulated times, 0: not asked */
+} kern_trial_t;
+
+/* Whether VNPU_PLAN lets the simulator decide. INVALID_VALUE: neither of its values. */
+vnpu_status_t kern_plan_check(kern_context_t *context, bool *out_measures)
+    __attribute__((warn_unused_result));
+/* How many of `count` >= 1 ascending costs are within 10 % of the first, KERN_TRIALS at most. */
+uint32_t kern_plan_close(const uint64_t *cycles, uint32_t count);
+/* Loads the candidates, keeps the fastest as *out_entry (not yet in the cache). */
+vnpu_status_t kern_plan_try(kern_context_t *context, kern_trial_t *trial, kern_entry_t *out_entry,
+                            uint32_t *out_chosen) __attribute__((warn_unused_result));
 
 /* ---- tensors ---- */
 

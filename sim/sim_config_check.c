@@ -147,6 +147,14 @@ static double peak_ops(const sim_config_t *config, size_t dtype) {
            matrix_rate(config, dtype);
 }
 
+/* Bytes per second that all memory endpoints send. */
+static double memory_ports(const sim_config_t *config) {
+    double width = (double)get(config, "noc.memory_bytes_per_cycle");
+    double limit = to_double(sim_config_ratio(config, "noc.memory_inject"));
+    return (limit > 0 && limit < width ? limit : width) * (double)get(config, "noc.clock") *
+           (double)sim_noc_endpoints_of(config);
+}
+
 /* Idle round trip of a read, seconds: what the outstanding limit has to cover. */
 static double memory_latency_s(const sim_config_t *config) {
     uint64_t cycles =
@@ -217,11 +225,31 @@ static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
              sim_config_text(config, "matrix.f32"));
 }
 
+static bool is_ratio(const sim_config_t *config, const char *key, uint32_t num, uint32_t den) {
+    sim_ratio_t ratio = sim_config_ratio(config, key);
+    return (uint64_t)ratio.num * den == (uint64_t)ratio.den * num;
+}
+
+/* Keys of the other kind of refresh, of a window that is not there. */
+static void check_dram(const sim_config_t *config, warnings_t *warnings) {
+    uint64_t one_bank = get(config, "dram.trfcpb") + get(config, "dram.trefipb") +
+                        get(config, "dram.trrefd");
+    if (get(config, "dram.refresh") == 1)
+        warn(warnings, "dram.trfc, dram.trefi: without effect, one bank refreshes at a time\n");
+    else if (one_bank != 0)
+        warn(warnings, "dram.trfcpb, dram.trefipb, dram.trrefd: without effect, all banks refresh "
+                       "together\n");
+    if (get(config, "dram.window") == 1 &&
+        (get(config, "dram.max_row_hits") != 0 || !is_ratio(config, "dram.write_high", 4, 5) ||
+         !is_ratio(config, "dram.write_low", 1, 5)))
+        warn(warnings, "dram.max_row_hits, dram.write_high, dram.write_low: without effect, "
+                       "requests are served in order\n");
+}
+
 static void check_memory(const sim_config_t *config, warnings_t *warnings) {
     double dram = dram_peak(config), port = per_s(config, "noc.bytes_per_cycle", "noc.clock");
     double engine = per_s(config, "dma.bytes_per_cycle", "core.clock");
-    double memory_port = per_s(config, "noc.memory_bytes_per_cycle", "noc.clock") *
-                         (double)sim_noc_endpoints_of(config);
+    double memory_port = memory_ports(config);
     if (engine > port)
         warn(warnings, "dma.bytes_per_cycle: an engine moves %.4g GB/s, a core's port %.4g GB/s\n",
              engine / 1e9, port / 1e9);
@@ -248,6 +276,7 @@ int sim_config_self_check(const sim_config_t *config, char *text, size_t text_by
     if (text_bytes > 0) text[0] = '\0';
     check_matrix(config, &warnings);
     check_memory(config, &warnings);
+    check_dram(config, &warnings);
     if (get(config, "vector.lanes") * 4u > sram_bytes_per_cycle(config))
         warn(&warnings,
              "vector.lanes: one f32 operand needs %" PRIu64
@@ -256,6 +285,17 @@ int sim_config_self_check(const sim_config_t *config, char *text, size_t text_by
     if (strcmp(sim_config_str(config, "host.clock"), "wall") == 0)
         warn(&warnings, "host.clock = wall: simulated times depend on the machine and its load\n");
     return warnings.count;
+}
+
+static void write_noc(const sim_config_t *config, FILE *stream) {
+    double clock = (double)get(config, "noc.clock");
+    (void)fprintf(
+        stream,
+        "NoC       %10.4g GB/s a link, %s; %u memory endpoints send %.4g GB/s together; %.4g "
+        "ns of an idle read\n",
+        per_s(config, "noc.bytes_per_cycle", "noc.clock") / 1e9,
+        sim_config_text(config, "noc.type"), sim_noc_endpoints_of(config),
+        memory_ports(config) / 1e9, (double)sim_noc_read_cycles(config) / clock * 1e9);
 }
 
 void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
@@ -294,6 +334,7 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
                   per_s(config, "dma.bytes_per_cycle", "core.clock") / 1e9,
                   sim_config_text(config, "dma.queues"),
                   per_s(config, "noc.bytes_per_cycle", "noc.clock") / 1e9);
+    write_noc(config, stream);
     (void)fprintf(stream, "host link %10.4g GB/s of payload each way\n",
                   (double)get(config, "link.bandwidth") * payload / packet / 1e9);
 }

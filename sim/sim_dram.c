@@ -313,8 +313,9 @@ void sim_dram_add(sim_dram_t *dram, sim_dram_request_t *request, uint64_t addres
 void sim_dram_request_end(sim_dram_t *dram, sim_dram_request_t *request) {
     if (request->done_cycle > 0)
         request->done = sim_clock_tick(&dram->clock, request->done_cycle) + dram->frontend_ticks;
-    sim_tick_t tick = later(request->done, request->not_before);
-    if (tick <= sim_now(dram->engine))
+    sim_tick_t tick = later(request->done, request->not_before), now = sim_now(dram->engine);
+    if (request->done_cycle > 0 && tick <= now) tick = request->done = now + 1; /* from a queue */
+    if (tick <= now)
         request->event->fn(dram->engine, request->event);
     else
         sim_event_schedule(dram->engine, request->event, tick);

@@ -27,15 +27,16 @@
  *                     direction between two requests costs a turn of the bus (no write queue).
  *   dram.window = n   first ready, first come, first served over the n oldest bursts of reads and
  *                     the n oldest of writes of a channel: the command that can go first goes; at
- *                     the same cycle column commands before activates before precharges, the older
- *                     burst first. A bank closes its row when nothing in the window wants it (in
- *                     the present direction), or after dram.max_row_hits column commands when an
- *                     older burst wants another row. Writes are buffered: the channel turns to
- *                     them when dram.write_high of the window is full or no read waits, and back
- *                     below dram.write_low. A write is acknowledged CWL + BL after it has got into
- *                     the window. What waits in front of the window waits in order. A train of more
- *                     bursts than the window has left is in it whole. Reads are not answered out of
- *                     the write buffer.
+ *                     the same cycle column commands before activates before precharges, then the
+ *                     older burst. A row opens for the oldest burst of its bank, which leaves the
+ *                     window then and goes before other column commands. Later bursts of the row
+ *                     pass older ones of other rows as long as they keep the bank too busy to be
+ *                     precharged, but with dram.max_row_hits at most so many. Writes are buffered:
+ *                     the channel turns to them when dram.write_high of the window is full or no
+ *                     read waits, and back below dram.write_low when one does. A write is
+ *                     acknowledged a cycle after it has got into the window. What waits in front
+ *                     of the window waits in order. A train of more bursts than the window has left
+ *                     is in it whole. Reads are not answered out of the write buffer.
  * Calls must come in non-decreasing time. With a window, decisions of a channel are made late, by
  * one event per batch, never after the data that they send; they are the ones that a controller
  * would make cycle by cycle.
@@ -92,9 +93,6 @@ uint64_t sim_dram_peak_bytes_per_s(const sim_dram_t *dram);
 uint64_t sim_dram_stripe_bytes(const sim_dram_t *dram);
 uint32_t sim_dram_channels(const sim_dram_t *dram);
 /* The channel of an address, and for how many bytes from there on it stays. */
-uint32_t sim_dram_channel_at(const sim_dram_t *dram, uint64_t address, uint64_t *out_bytes);
-/* The channel of an address, and for how many bytes from there on (to the next multiple) it stays.
- */
 uint32_t sim_dram_channel_at(const sim_dram_t *dram, uint64_t address, uint64_t *out_bytes);
 
 #endif

@@ -16,12 +16,16 @@
 
 enum { READ, WRITE, DIRECTIONS };
 
+/* Kinds of command in the order of preference, and as bits. */
+enum { COLUMN, ACTIVATE, PRECHARGE, KINDS };
+enum { COLUMN_BIT = 1, ACTIVATE_BIT = 2, PRECHARGE_BIT = 4, ALL_KINDS = 7 };
+
 typedef enum opened { WAS_OPEN, WAS_CLOSED, WAS_ANOTHER } opened_t;
 
 /* A train in the window. */
 typedef struct entry {
     sim_dram_request_t *request;
-    uint64_t row, arrival;
+    uint64_t row;
     uint64_t age; /* of its next burst */
     uint32_t bursts, step;
     uint16_t next, prev; /* of its bank and direction, the oldest first; next: free list */
@@ -38,7 +42,7 @@ typedef struct list {
 typedef struct segment {
     sim_dram_request_t *request; /* NULL: none */
     sim_dram_place_t at;
-    uint64_t first, end, arrival;
+    uint64_t first, end;
 } segment_t;
 
 typedef struct choice {
@@ -52,13 +56,16 @@ struct sim_dram_queue {
     sim_event_t decide;
     sim_dram_t *dram;
     uint32_t channel, bank_bits;
-    bool is_writing, has_choice;
-    choice_t choice;
+    bool is_writing;
+    uint8_t stale;        /* kinds whose best is not known */
+    choice_t best[KINDS]; /* of each kind */
     uint64_t cycle, age, decide_cycle;
     uint32_t bursts[DIRECTIONS]; /* in the window */
-    /* one bit a bank: entries; entries of the open row; the row was opened for an entry that has
-     * not had it yet; a row is open; it has had all its hits while another waits */
-    uint64_t waiting[DIRECTIONS], hits[DIRECTIONS], called[DIRECTIONS], open, spent;
+    /* one bit a bank: entries; entries of the open row; the oldest is one of them; the row was
+     * opened for an entry that has not had it yet; a row is open; it has had all its hits while
+     * another waits */
+    uint64_t waiting[DIRECTIONS], hits[DIRECTIONS], content[DIRECTIONS], called[DIRECTIONS];
+    uint64_t open, spent;
     segment_t front;
     sim_dram_room_fn on_room;
     void *room_user;
@@ -91,6 +98,10 @@ static void set_hit(sim_dram_queue_t *queue, uint32_t bank, int direction, uint1
         queue->hits[direction] &= ~bit;
     else
         queue->hits[direction] |= bit;
+    if (hit != SIM_DRAM_NO_ENTRY && hit == queue->list[bank][direction].head)
+        queue->content[direction] |= bit;
+    else
+        queue->content[direction] &= ~bit;
 }
 
 /* The oldest entry of `row`, from `from` on. */
@@ -103,6 +114,7 @@ static uint16_t find(const sim_dram_queue_t *queue, uint16_t from, uint64_t row)
 static void append(sim_dram_queue_t *queue, uint32_t bank, int direction, uint16_t index,
                    uint64_t open_row) {
     list_t *list = &queue->list[bank][direction];
+    if (list->head == SIM_DRAM_NO_ENTRY) queue->stale |= ACTIVATE_BIT | PRECHARGE_BIT;
     queue->entry[index].prev = list->tail;
     queue->entry[index].next = SIM_DRAM_NO_ENTRY;
     if (list->tail == SIM_DRAM_NO_ENTRY)
@@ -111,8 +123,10 @@ static void append(sim_dram_queue_t *queue, uint32_t bank, int direction, uint16
         queue->entry[list->tail].next = index;
     list->tail = index;
     queue->waiting[direction] |= UINT64_C(1) << bank;
-    if (list->hit == SIM_DRAM_NO_ENTRY && queue->entry[index].row == open_row)
+    if (list->hit == SIM_DRAM_NO_ENTRY && queue->entry[index].row == open_row) {
         set_hit(queue, bank, direction, index);
+        queue->stale |= COLUMN_BIT | PRECHARGE_BIT;
+    }
 }
 
 /* Takes the hit out; the next hit is behind it. */
@@ -120,7 +134,7 @@ static void take_hit(sim_dram_queue_t *queue, uint32_t bank, int direction) {
     list_t *list = &queue->list[bank][direction];
     uint16_t index = list->hit;
     entry_t *entry = &queue->entry[index];
-    set_hit(queue, bank, direction, find(queue, entry->next, entry->row));
+    uint16_t next_hit = find(queue, entry->next, entry->row);
     if (entry->prev == SIM_DRAM_NO_ENTRY)
         list->head = entry->next;
     else
@@ -130,13 +144,14 @@ static void take_hit(sim_dram_queue_t *queue, uint32_t bank, int direction) {
     else
         queue->entry[entry->next].prev = entry->prev;
     if (list->head == SIM_DRAM_NO_ENTRY) queue->waiting[direction] &= ~(UINT64_C(1) << bank);
+    set_hit(queue, bank, direction, next_hit);
     entry->next = queue->free_entry;
     queue->free_entry = index;
 }
 
 /* ---- into the window ---- */
 
-static void admit(sim_dram_queue_t *queue, uint64_t cycle) {
+static void admit(sim_dram_queue_t *queue) {
     const sim_dram_t *dram = queue->dram;
     const segment_t *segment = &queue->front;
     sim_dram_request_t *request = segment->request;
@@ -150,7 +165,6 @@ static void admit(sim_dram_queue_t *queue, uint64_t cycle) {
         queue->free_entry = entry->next;
         *entry = (entry_t){.request = request,
                            .row = segment->at.row,
-                           .arrival = later(segment->arrival, cycle),
                            .age = queue->age + i,
                            .bursts = train[i].bursts,
                            .step = count};
@@ -158,14 +172,12 @@ static void admit(sim_dram_queue_t *queue, uint64_t cycle) {
     }
     queue->age += segment->end - segment->first;
     queue->bursts[direction] += (uint32_t)(segment->end - segment->first);
-    queue->has_choice = false;
     queue->front.request = NULL;
     if (direction == READ) {
         request->left += count - 1; /* the waiting segment counted as one */
         return;
     }
-    request->done_cycle = later(request->done_cycle,
-                                later(segment->arrival, cycle) + dram->timing.data_cycles[WRITE]);
+    request->done_cycle = later(request->done_cycle, queue->cycle + 1);
     if (--request->left == 0) sim_dram_request_end(queue->dram, request);
 }
 
@@ -183,49 +195,69 @@ static void choose_direction(sim_dram_queue_t *queue) {
     else if (reads > 0 && writes < queue->dram->write_low)
         queue->is_writing = false;
     if (writes == 0 && reads > 0) queue->is_writing = false;
-    if (queue->is_writing != was_writing) queue->has_choice = false;
+    if (queue->is_writing != was_writing) queue->stale = ALL_KINDS;
 }
 
-/* The best of one kind of command over the banks of `mask`: the earliest, then the oldest. Replaces
- * *best only when earlier. */
+/* First cycle at which the channel takes the command. */
+static uint64_t floor_of(const sim_dram_queue_t *queue, sim_dram_command_t command) {
+    const sim_dram_channel_t *channel = &queue->dram->channel[queue->channel];
+    uint64_t cycle = later(queue->cycle, channel->next[command]);
+    return command == SIM_DRAM_ACT ? later(cycle, channel->window[channel->window_at]) : cycle;
+}
+
+/* The best of one command over the banks of `mask`: the earliest, then the oldest; replaces *best
+ * when it is better. */
 static void best_of(const sim_dram_queue_t *queue, uint64_t mask, int direction,
                     sim_dram_command_t command, choice_t *best) {
     const sim_dram_channel_t *channel = &queue->dram->channel[queue->channel];
-    /* Calls come in the order of preference; only column commands share a rank. */
     bool is_column = command == SIM_DRAM_RD || command == SIM_DRAM_WR;
-    uint64_t base = later(queue->cycle, channel->next[command]);
-    if (command == SIM_DRAM_ACT) base = later(base, channel->window[channel->window_at]);
-    if (base > best->cycle || (base == best->cycle && !is_column)) return;
-    bool shares_rank = is_column || best->command == command;
+    uint64_t base = floor_of(queue, command);
     for (; mask != 0; mask &= mask - 1) {
         uint32_t bank = lowest(mask);
-        const list_t *list = &queue->list[bank][direction];
-        const entry_t *entry = &queue->entry[is_column ? list->hit : list->head];
-        uint64_t cycle = later(base, channel->bank[bank].next[command]);
-        cycle = later(cycle, channel->group[bank >> queue->bank_bits].next[command]);
-        cycle = later(cycle, entry->arrival);
+        uint64_t cycle = later(later(base, channel->bank[bank].next[command]),
+                               channel->group[bank >> queue->bank_bits].next[command]);
         if (cycle > best->cycle) continue;
-        if (cycle == best->cycle && !(shares_rank && entry->age < best->age)) continue;
-        *best = (choice_t){cycle, entry->age, command, bank};
-        shares_rank = true;
+        const list_t *list = &queue->list[bank][direction];
+        uint64_t age = queue->entry[is_column ? list->hit : list->head].age;
+        if (is_column && !queue->entry[list->hit].is_called) age |= UINT64_C(1) << 63;
+        if (cycle < best->cycle || age < best->age) *best = (choice_t){cycle, age, command, bank};
     }
 }
 
-static void pick(sim_dram_queue_t *queue) {
-    if (queue->has_choice) return;
+static void find_best(sim_dram_queue_t *queue, int kind) {
     int direction = queue->is_writing ? WRITE : READ;
     uint64_t waiting = queue->waiting[direction], hits = queue->hits[direction] & ~queue->spent;
     uint64_t called = queue->called[READ] | queue->called[WRITE];
-    uint64_t closing = waiting & queue->open & ~hits & ~called;
-    choice_t best = {.cycle = UINT64_MAX, .command = SIM_DRAM_COMMAND_COUNT};
-    for (int d = 0; d < DIRECTIONS; d++) {
-        uint64_t columns = d == direction ? hits | queue->called[d] : queue->called[d];
-        if (columns != 0) best_of(queue, columns, d, d == WRITE ? SIM_DRAM_WR : SIM_DRAM_RD, &best);
+    choice_t *best = &queue->best[kind];
+    *best = (choice_t){.cycle = UINT64_MAX, .command = SIM_DRAM_COMMAND_COUNT};
+    queue->stale &= (uint8_t) ~(1u << kind);
+    if (kind == ACTIVATE) {
+        best_of(queue, waiting & ~queue->open, direction, SIM_DRAM_ACT, best);
+    } else if (kind == PRECHARGE) {
+        uint64_t content = queue->content[direction] & ~queue->spent;
+        best_of(queue, waiting & queue->open & ~content & ~called, direction, SIM_DRAM_PRE, best);
+    } else {
+        uint64_t reads = queue->called[READ], writes = queue->called[WRITE];
+        if (direction == READ)
+            reads |= hits;
+        else
+            writes |= hits;
+        best_of(queue, reads, READ, SIM_DRAM_RD, best);
+        best_of(queue, writes, WRITE, SIM_DRAM_WR, best);
     }
-    best_of(queue, waiting & ~queue->open, direction, SIM_DRAM_ACT, &best);
-    if (closing != 0) best_of(queue, closing, direction, SIM_DRAM_PRE, &best);
-    queue->choice = best;
-    queue->has_choice = true;
+}
+
+/* The next command: the earliest of the best of each kind. What cannot be earlier stays stale. */
+static choice_t pick(sim_dram_queue_t *queue) {
+    choice_t next = {.cycle = UINT64_MAX, .command = SIM_DRAM_COMMAND_COUNT};
+    for (int kind = 0; kind < KINDS; kind++) {
+        if ((queue->stale >> kind & 1) != 0) {
+            if (kind == ACTIVATE && floor_of(queue, SIM_DRAM_ACT) >= next.cycle) continue;
+            find_best(queue, kind);
+        }
+        if (queue->best[kind].cycle < next.cycle) next = queue->best[kind];
+    }
+    return next;
 }
 
 static void close_row(sim_dram_queue_t *queue, uint32_t bank) {
@@ -293,27 +325,29 @@ static void close_page(sim_dram_queue_t *queue, uint32_t bank) {
     sim_dram_issue(dram, channel, group, own, SIM_DRAM_PRE,
                    sim_dram_earliest(dram, channel, group, own, SIM_DRAM_PRE, queue->cycle));
     channel->bank[bank].row = SIM_DRAM_NO_ROW;
+    queue->stale = ALL_KINDS;
     close_row(queue, bank);
 }
 
-static void place(sim_dram_queue_t *queue) {
+static void place(sim_dram_queue_t *queue, choice_t choice) {
     sim_dram_t *dram = queue->dram;
     sim_dram_channel_t *channel = &dram->channel[queue->channel];
-    choice_t choice = queue->choice;
-    uint32_t bank = choice.bank;
-    entry_t *head = &queue->entry[queue->list[bank][queue->is_writing ? WRITE : READ].head];
-    queue->has_choice = false;
+    uint32_t bank = choice.bank, group = bank >> queue->bank_bits;
+    const list_t *list = &queue->list[bank][queue->is_writing ? WRITE : READ];
     queue->cycle = choice.cycle;
-    sim_dram_issue(dram, channel, bank / dram->bank_count, bank % dram->bank_count, choice.command,
+    sim_dram_issue(dram, channel, group, bank - (group << queue->bank_bits), choice.command,
                    choice.cycle);
     if (choice.command == SIM_DRAM_PRE) {
-        head->opened = WAS_ANOTHER;
+        queue->stale = ALL_KINDS;
+        queue->entry[list->head].opened = WAS_ANOTHER;
         channel->bank[bank].row = SIM_DRAM_NO_ROW;
         close_row(queue, bank);
     } else if (choice.command == SIM_DRAM_ACT) {
-        channel->bank[bank].row = head->row;
-        open_row(queue, bank, head);
+        queue->stale |= COLUMN_BIT | ACTIVATE_BIT;
+        channel->bank[bank].row = queue->entry[list->head].row;
+        open_row(queue, bank, &queue->entry[list->head]);
     } else {
+        queue->stale |= COLUMN_BIT | PRECHARGE_BIT;
         channel->last_column = choice.cycle;
         after_column(queue, bank, choice.command == SIM_DRAM_WR ? WRITE : READ, choice.cycle);
         if (dram->is_closed_page) close_page(queue, bank);
@@ -323,24 +357,25 @@ static void place(sim_dram_queue_t *queue) {
 static void refresh(sim_dram_queue_t *queue, uint64_t cycle) {
     sim_dram_channel_t *channel = &queue->dram->channel[queue->channel];
     sim_dram_refresh(queue->dram, channel, cycle);
-    queue->has_choice = false;
+    queue->stale = ALL_KINDS;
     for (uint64_t mask = queue->open; mask != 0; mask &= mask - 1)
         if (channel->bank[lowest(mask)].row == SIM_DRAM_NO_ROW) close_row(queue, lowest(mask));
 }
 
-/* One command or refresh before cycle `end`; false if there is none. */
-static bool step(sim_dram_queue_t *queue, uint64_t end) {
+/* One command or refresh before cycle `end`; false if there is none, and then *next is the cycle of
+ * the next command. */
+static bool step(sim_dram_queue_t *queue, uint64_t end, uint64_t *next) {
     choose_direction(queue);
-    pick(queue);
-    if (queue->choice.cycle >= end || queue->choice.cycle == UINT64_MAX) return false;
-    const sim_dram_channel_t *channel = &queue->dram->channel[queue->channel];
-    if (queue->choice.cycle >= channel->refresh_due) {
-        refresh(queue, queue->choice.cycle);
+    choice_t choice = pick(queue);
+    *next = choice.cycle;
+    if (choice.cycle >= end) return false;
+    if (choice.cycle >= queue->dram->channel[queue->channel].refresh_due) {
+        refresh(queue, choice.cycle);
         return true;
     }
-    place(queue);
+    place(queue, choice);
     if (queue->front.request != NULL && has_place(queue, queue->front.request->is_write)) {
-        admit(queue, queue->cycle);
+        admit(queue);
         if (queue->on_room != NULL) queue->on_room(queue->room_user, queue->channel, queue->cycle);
     }
     return true;
@@ -348,10 +383,12 @@ static bool step(sim_dram_queue_t *queue, uint64_t end) {
 
 /* ---- events ---- */
 
-/* The event is there before the data of the next command, which is at `cycle` at the earliest. */
+/* The event is there before the data of the next command, which is at `cycle` at the earliest; at
+ * once after it when a write waits for its place. */
 static void wake(sim_dram_queue_t *queue, uint64_t cycle) {
     sim_dram_t *dram = queue->dram;
-    uint64_t at = cycle + min_data(dram);
+    bool write_waits = queue->front.request != NULL && queue->front.request->is_write;
+    uint64_t at = cycle + (write_waits ? 1 : min_data(dram));
     if (sim_event_is_pending(&queue->decide)) {
         if (queue->decide_cycle <= at) return;
         sim_event_cancel(dram->engine, &queue->decide);
@@ -364,23 +401,25 @@ static void on_decide(sim_engine_t *engine, sim_event_t *event) {
     sim_dram_queue_t *queue = SIM_CONTAINER_OF(event, sim_dram_queue_t, decide);
     const sim_dram_t *dram = queue->dram;
     uint64_t end = sim_clock_cycle_up(&dram->clock, sim_now(engine) + dram->frontend_ticks);
-    while (step(queue, end))
+    uint64_t next;
+    while (step(queue, end, &next))
         ;
-    if (queue->choice.cycle != UINT64_MAX) wake(queue, queue->choice.cycle);
+    if (next != UINT64_MAX) wake(queue, next);
 }
 
 void sim_dram_queue_add(sim_dram_t *dram, const sim_dram_place_t *at, uint64_t first, uint64_t end,
                         sim_dram_request_t *request, uint64_t arrival) {
     sim_dram_queue_t *queue = dram->channel[at->channel].queue;
+    uint64_t next;
     while (queue->front.request != NULL)
-        (void)step(queue, UINT64_MAX);
+        (void)step(queue, UINT64_MAX, &next);
     /* what comes in one cycle is seen as one: not even the direction may change in between */
-    while (queue->cycle < arrival && step(queue, arrival))
+    while (queue->cycle < arrival && step(queue, arrival, &next))
         ;
     request->left++;
-    queue->front = (segment_t){request, *at, first, end, arrival};
+    queue->front = (segment_t){request, *at, first, end};
     queue->cycle = later(arrival, queue->cycle); /* nothing is decided before it any more */
-    if (has_place(queue, request->is_write)) admit(queue, queue->cycle);
+    if (has_place(queue, request->is_write)) admit(queue);
     wake(queue, queue->cycle);
 }
 
@@ -416,7 +455,8 @@ void sim_dram_queue_init(sim_dram_t *dram, uint32_t channel, void *memory) {
 
 void sim_dram_queue_reset(sim_dram_t *dram, sim_dram_queue_t *queue) {
     if (dram->engine != NULL) sim_event_cancel(dram->engine, &queue->decide);
-    queue->is_writing = queue->has_choice = false;
+    queue->is_writing = false;
+    queue->stale = ALL_KINDS;
     queue->cycle = queue->age = queue->decide_cycle = 0;
     queue->open = queue->spent = 0;
     queue->called[READ] = queue->called[WRITE] = 0;
@@ -428,7 +468,7 @@ void sim_dram_queue_reset(sim_dram_t *dram, sim_dram_queue_t *queue) {
     }
     for (int direction = 0; direction < DIRECTIONS; direction++) {
         queue->bursts[direction] = 0;
-        queue->waiting[direction] = queue->hits[direction] = 0;
+        queue->waiting[direction] = queue->hits[direction] = queue->content[direction] = 0;
         for (int bank = 0; bank < 64; bank++)
             queue->list[bank][direction] =
                 (list_t){SIM_DRAM_NO_ENTRY, SIM_DRAM_NO_ENTRY, SIM_DRAM_NO_ENTRY};

@@ -34,6 +34,19 @@ static uint64_t cause_ps(const run_view_t *view, uint32_t engine, uint32_t cause
 
 static double cycles(uint64_t ps, uint64_t core_hz) { return (double)ps * (double)core_hz / 1e12; }
 
+static const char *const PART[VNPU_ENERGY_PARTS] = {"matrix", "vector", "dma", "noc", "dram"};
+
+static void print_energy(const vnpu_profile_record_t *record) {
+    uint64_t total = 0;
+    for (uint32_t p = 0; p < VNPU_ENERGY_PARTS; p++) total += record->energy_fj[p];
+    if (total == 0) return;
+    printf("  energy %.1f nJ beside static power:", (double)total / 1e6);
+    for (uint32_t p = 0; p < VNPU_ENERGY_PARTS; p++) {
+        if (record->energy_fj[p] != 0) printf("  %s %.1f %%", PART[p], 100.0 * (double)record->energy_fj[p] / (double)total);
+    }
+    printf("\n");
+}
+
 static void print_text(const run_spec_t *spec, const run_view_t *view, uint64_t core_hz) {
     const vnpu_profile_record_t *record = &view->record;
     printf("%s  grid %u x %u\n", record->name, spec->grid[0], spec->grid[1]);
@@ -41,7 +54,9 @@ static void print_text(const run_spec_t *spec, const run_view_t *view, uint64_t 
            record->duration_ps, view->launch.start_ps, view->launch.end_ps);
     printf("  %" PRIu64 " instructions, %" PRIu64 " MACs (%" PRIu64 " padded), DRAM %" PRIu64 " B read, %" PRIu64 " B written\n",
            record->insns, record->macs, record->padded_macs, record->dram_read_bytes, record->dram_written_bytes);
-    printf("  rows: %" PRIu64 " hits, %" PRIu64 " closed, %" PRIu64 " conflicts\n\n", record->row_hits, record->row_closed, record->row_conflicts);
+    printf("  rows: %" PRIu64 " hits, %" PRIu64 " closed, %" PRIu64 " conflicts\n", record->row_hits, record->row_closed, record->row_conflicts);
+    print_energy(record);
+    printf("\n");
     for (uint32_t e = 0; e < view->header.num_engines; e++) {
         printf("  %-14s", view->engine[e]);
         for (uint32_t c = 0; c < view->header.num_causes; c++) {
@@ -62,9 +77,11 @@ static void print_json(const run_view_t *view, uint64_t core_hz) {
     const vnpu_profile_record_t *record = &view->record;
     printf("{\"program\": \"%s\", \"duration_ps\": %" PRIu64 ", \"cycles\": %.3f, \"insns\": %" PRIu64 ", \"macs\": %" PRIu64
            ", \"padded_macs\": %" PRIu64 ", \"dram_read_bytes\": %" PRIu64 ", \"dram_written_bytes\": %" PRIu64
-           ", \"bus_read_bytes\": %" PRIu64 ", \"bus_written_bytes\": %" PRIu64 ", \"vector_elems\": %" PRIu64 ", \"engines\": [",
+           ", \"bus_read_bytes\": %" PRIu64 ", \"bus_written_bytes\": %" PRIu64 ", \"vector_elems\": %" PRIu64 ", \"energy_fj\": {",
            record->name, record->duration_ps, cycles(record->duration_ps, core_hz), record->insns, record->macs, record->padded_macs,
            record->dram_read_bytes, record->dram_written_bytes, record->bus_read_bytes, record->bus_written_bytes, record->vector_elems);
+    for (uint32_t p = 0; p < VNPU_ENERGY_PARTS; p++) printf("%s\"%s\": %" PRIu64, p == 0 ? "" : ", ", PART[p], record->energy_fj[p]);
+    printf("}, \"engines\": [");
     for (uint32_t e = 0; e < view->header.num_engines; e++) {
         printf("%s{\"name\": \"%s\", \"total_ps\": %" PRIu64 ", \"causes_ps\": {", e == 0 ? "" : ", ", view->engine[e], record->duration_ps);
         for (uint32_t c = 0; c < view->header.num_causes; c++) {

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy.pool import Pool
+from benchmarks.accuracy.pool import Pool, PoolError
 from benchmarks.accuracy.rows import DataSet, Prediction, Row
 from benchmarks.accuracy.stats import baseline_errors, error_pct, summary
 
@@ -38,7 +38,7 @@ def judged(rows: Iterable[Row], predictions: dict[str, Prediction]) -> list[tupl
 def evaluate(dataset: DataSet, path: Path, pool: Pool, mapping: str, predict_only: bool, limit: int | None) -> Result:
     """The set's entry of the JSON output (DESIGN.md section 8), with the keys that the text report needs."""
     rows = sample(dataset.read(path, mapping), limit)
-    predictions = pool.predict(dataset, rows)
+    predictions = predict(dataset, path, rows, pool, mapping)
     result: Result = {
         "name": dataset.name,
         "file": path.name,
@@ -53,6 +53,16 @@ def evaluate(dataset: DataSet, path: Path, pool: Pool, mapping: str, predict_onl
     if not predict_only:
         result.update(_errors(rows, predictions))
     return result
+
+
+def predict(dataset: DataSet, path: Path, rows: list[Row], pool: Pool, mapping: str) -> dict[str, Prediction]:
+    if dataset.tool is None:
+        return pool.predict(dataset, rows, mapping)
+    try:
+        values = dataset.tool(path)
+    except PoolError as error:
+        return {row.name: Prediction(None, str(error)) for row in rows}
+    return {row.name: Prediction(values.get(row.name), "the replay has no such trace") for row in rows}
 
 
 def _errors(rows: list[Row], predictions: dict[str, Prediction]) -> Result:

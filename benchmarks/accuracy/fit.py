@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from benchmarks.accuracy.evaluate import judged, sample
-from benchmarks.accuracy.pool import ROOT, Pool, PoolError
+from benchmarks.accuracy.pool import Pool, PoolError, config_path
 from benchmarks.accuracy.rows import DataSet
 from benchmarks.accuracy.stats import error_pct
 
@@ -42,7 +42,7 @@ FITTED: dict[str, list[Key]] = {
         Key("noc.memory_bytes_per_cycle", "B", "memory bandwidth that one core reaches"),
         Key("cmd.launch_gap", "ns", "from the end of a fused kernel to the start of the next"),
     ],
-    "wormhole-like": [
+    "wormhole_l1": [
         Key("core.instance_cycles", "", "start of a program on the grid: dispatch over the NoC, first tiles"),
         Key("sram.word_bytes", "B", "rate at which the unpacker takes tiles from L1"),
         Key("noc.memory_bytes_per_cycle", "B", "what all cores together draw from DRAM or other L1s"),
@@ -53,7 +53,7 @@ FITTED: dict[str, list[Key]] = {
 def config_value(config: str, key: str) -> Fraction:
     """The number of a key in configs/<config>.ini, in its written unit."""
     section, _, name = key.partition(".")
-    text = (ROOT / "configs" / f"{config}.ini").read_text()
+    text = config_path(config).read_text()
     part = re.search(rf"(?ms)^\[{re.escape(section)}\]\n(.*?)(?=^\[|\Z)", text)
     line = re.search(rf"(?m)^{re.escape(name)}\s*=\s*([0-9./]+)", part.group(1)) if part else None
     if line is None:
@@ -78,7 +78,7 @@ def loss_of(found: list[tuple[DataSet, Path]], pool: Pool, limit: int | None) ->
     means = {}
     for dataset, path in found:
         rows = sample(dataset.read(path, dataset.profile), limit)
-        pairs = judged(rows, pool.predict(dataset, rows))
+        pairs = judged(rows, pool.predict(dataset, rows, dataset.profile))
         if pairs:
             means[dataset.name] = statistics.fmean(abs(error_pct(value, measured)) for _, value, measured in pairs)
     return (statistics.fmean(means.values()) if means else float("inf")), means
@@ -120,7 +120,7 @@ def _short(means: dict[str, float]) -> str:
 def run(found: list[tuple[DataSet, Path]], pool: Pool, limit: int | None) -> int:
     chips: dict[str, list[tuple[DataSet, Path]]] = {}
     for dataset, path in found:
-        if dataset.is_fitted and dataset.config in FITTED:
+        if dataset.is_fitted and dataset.tool is None and dataset.config in FITTED:
             chips.setdefault(dataset.config, []).append((dataset, path))
     for config, part in chips.items():
         result = search(config, part, pool, limit)

@@ -15,7 +15,7 @@ from benchmarks.accuracy.rows import Call, DataSet, Prediction, Row
 
 ROOT = Path(__file__).resolve().parents[2]
 Options = tuple[tuple[str, str], ...]
-Machine = tuple[str, Options]
+Machine = tuple[str, Options, str]  # configuration, options, VNPU_PLAN
 
 
 class PoolError(RuntimeError):
@@ -38,17 +38,18 @@ class Pool:
         """A pool of its own whose chips have these keys changed."""
         return Pool(self._jobs, {**self._extra, **extra})
 
-    def machine(self, dataset: DataSet, row: Row) -> Machine:
+    def machine(self, dataset: DataSet, row: Row, mapping: str) -> Machine:
+        """Mapping `best`: the simulator decides between close tilings. A compiler's profile: its cost model decides."""
         merged = dict(dataset.options)
         merged.update(row.options)
         merged.update(self._extra)
-        return dataset.config, tuple(sorted(merged.items()))
+        return dataset.config, tuple(sorted(merged.items())), "measure" if mapping == "best" else "model"
 
-    def predict(self, dataset: DataSet, rows: Iterable[Row]) -> dict[str, Prediction]:
+    def predict(self, dataset: DataSet, rows: Iterable[Row], mapping: str) -> dict[str, Prediction]:
         rows = list(rows)
         wanted: dict[Machine, dict[str, Call]] = {}
         for row in rows:
-            machine = self.machine(dataset, row)
+            machine = self.machine(dataset, row, mapping)
             for _, call in row.calls if not row.refused else ():
                 if (machine, call_key(call)) not in self._times:
                     wanted.setdefault(machine, {})[call_key(call)] = call
@@ -57,7 +58,7 @@ class Pool:
             for machine, replies in executor.map(lambda task: (task[0], run_calls(*task)), tasks):
                 for key, reply in replies.items():
                     self._times[machine, key] = reply
-        return {row.name: self._assemble(dataset, row) for row in rows}
+        return {row.name: self._assemble(dataset, row, mapping) for row in rows}
 
     def _shares(self, calls: dict[str, Call]) -> list[dict[str, Call]]:
         """Equal parts, one per job; few calls stay together."""
@@ -65,10 +66,10 @@ class Pool:
         items = list(calls.items())
         return [dict(items[i::parts]) for i in range(parts)]
 
-    def _assemble(self, dataset: DataSet, row: Row) -> Prediction:
+    def _assemble(self, dataset: DataSet, row: Row, mapping: str) -> Prediction:
         if row.refused:
             return Prediction(None, row.refused)
-        machine = self.machine(dataset, row)
+        machine = self.machine(dataset, row, mapping)
         ps, clock = 0, 1
         counters = {"launches": 0.0, "macs": 0.0, "padded_macs": 0.0, "dram_bytes": 0.0}
         for times, call in row.calls:
@@ -83,14 +84,20 @@ class Pool:
         return Prediction(dataset.in_unit(ps, clock), "", counters)
 
 
+def config_path(config: str) -> Path:
+    """configs/NAME.ini, or a file of this folder: arrangements of a chip that only a set needs."""
+    shipped = ROOT / "configs" / f"{config}.ini"
+    return shipped if shipped.exists() else Path(__file__).resolve().parent / f"{config}.ini"
+
+
 def run_calls(machine: Machine, calls: dict[str, Call]) -> dict[str, dict[str, Any]]:
     """Starts a device process with this configuration and times the calls."""
-    config, options = machine
+    config, options, plan = machine
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    path = ROOT / "configs" / f"{config}.ini"
-    environment["VNPU_CONFIG"] = str(path) if path.exists() else config
+    environment["VNPU_CONFIG"] = str(config_path(config))
     environment["VNPU_OPTIONS"] = ",".join(f"{key}={value}" for key, value in options)
+    environment["VNPU_PLAN"] = plan
     environment["OMP_NUM_THREADS"] = "1"
     text = "".join(json.dumps(call) + "\n" for call in calls.values())
     done = subprocess.run(

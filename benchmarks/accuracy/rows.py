@@ -46,6 +46,7 @@ class DataSet:
     read : (file, mapping) -> rows; must not look at the measured column to build calls
     options : config keys in force for the whole set (an ideal memory)
     is_fitted : whether its rows serve as calibration
+    tool : predicts all rows of a file without the kernel library (replays), in the unit of the set
     """
 
     name: str
@@ -57,6 +58,7 @@ class DataSet:
     profile: str = "best"
     options: tuple[tuple[str, str], ...] = ()
     is_fitted: bool = True
+    tool: Callable[[Path], dict[str, float]] | None = None
     note: str = ""
     limit_pct: float | None = None
 

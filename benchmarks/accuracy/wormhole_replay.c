@@ -1,15 +1,17 @@
 /*
  * wormhole_replay FILE.jsonl -c CONFIG [-o OVERRIDES] [--gaps] [--summary] [--at-most PERCENT]
  *
- * Replays recorded NoC reads (data/README.md) through the interconnect and DRAM of a configuration and prints, per
- * trace, {"name", "kind": "dram"|"l1", "predicted": cycles}. The measured column is read by --summary alone; with
+ * Replays recorded NoC reads (data/README.md) through the interconnect and DRAM of a configuration
+ * and prints, per trace, {"name", "kind": "dram"|"l1", "predicted": cycles}. The measured column is
+ * read by --summary alone; with
  * --at-most the exit status says whether both kinds have a mean error of at most so many per cent.
  *
- * An agent is one network interface of one core. Its reads issue in order, at their recorded time at the earliest
- * (--gaps: with the recorded gaps, so that what holds one up moves the later ones), while at most dma.outstanding_bytes
- * of it are in flight; a barrier waits for all of them. A read is a request to the node that it names, there DRAM or
- * scratchpad, and a response on the same network. DRAM endpoint i of noc.memory_nodes is served by channel i, each
- * agent reading its own stretch of it.
+ * An agent is one network interface of one core. Its reads issue in order, at their recorded time
+ * at the earliest
+ * (--gaps: with the recorded gaps, so that what holds one up moves the later ones), while at most
+ * dma.outstanding_bytes of it are in flight; a barrier waits for all of them. A read is a request
+ * to the node that it names, there DRAM or scratchpad, and a response on the same network. DRAM
+ * endpoint i of noc.memory_nodes is served by channel i, each agent reading its own stretch of it.
  */
 #include <argp.h>
 #include <inttypes.h>
@@ -72,7 +74,9 @@ static void fail(const char *what, const char *detail) {
     exit(1);
 }
 
-/* --- one trace ------------------------------------------------------------------------------------------------------ */
+/* --- one trace
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static void try_agent(agent_t *agent);
 
@@ -93,8 +97,8 @@ static void on_data(sim_engine_t *engine, sim_event_t *event) {
     sim_event_schedule(engine, &op->event, arrival);
 }
 
-/* The n-th piece of addresses of an endpoint's channel: every stripe of addresses has one, at a place that a hash may
- * move. */
+/* The n-th piece of addresses of an endpoint's channel: every stripe of addresses has one, at a
+ * place that a hash may move. */
 static uint64_t piece_address(const replay_t *replay, uint32_t endpoint, uint64_t piece) {
     uint32_t channels = sim_dram_channels(replay->dram);
     uint64_t address = piece * channels * replay->channel_bytes, left;
@@ -175,18 +179,23 @@ static uint64_t run_trace(replay_t *replay) {
     for (uint32_t i = 0; i < replay->agent_count; i++) {
         agent_t *agent = &replay->agent[i];
         sim_event_init(&agent->event, SIM_PHASE_ISSUE, on_agent);
-        if (agent->count == 0) replay->agents_left--;
-        else sim_event_schedule(replay->engine, &agent->event, 0);
+        if (agent->count == 0)
+            replay->agents_left--;
+        else
+            sim_event_schedule(replay->engine, &agent->event, 0);
     }
     sim_tick_t end = sim_engine_run(replay->engine);
     if (replay->agents_left > 0) fail("a trace", "agents that never end");
     return sim_clock_cycle_up(&replay->clock, end);
 }
 
-/* --- reading ---------------------------------------------------------------------------------------------------------- */
+/* --- reading
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static uint64_t number(json_t *value) {
-    if (!json_is_integer(value) || json_integer_value(value) < 0) fail("a trace", "a number is missing");
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        fail("a trace", "a number is missing");
     return (uint64_t)json_integer_value(value);
 }
 
@@ -197,7 +206,8 @@ static uint32_t port_of(const replay_t *replay, json_t *x, json_t *y) {
     return port;
 }
 
-static void read_op(replay_t *replay, agent_t *agent, json_t *entry, read_op_t *op, uint64_t *stretch) {
+static void read_op(replay_t *replay, agent_t *agent, json_t *entry, read_op_t *op,
+                    uint64_t *stretch) {
     *op = (read_op_t){.agent = agent};
     op->is_barrier = json_is_string(json_array_get(entry, 0));
     op->at = number(json_array_get(entry, op->is_barrier ? 1 : 0));
@@ -215,7 +225,8 @@ static void read_agent(replay_t *replay, json_t *entry, agent_t *agent, uint32_t
     json_t *core = json_object_get(entry, "core"), *ops = json_object_get(entry, "ops");
     const char *noc = json_string_value(json_object_get(entry, "noc"));
     uint64_t stretch[MAX_ENDPOINTS];
-    for (uint32_t i = 0; i < MAX_ENDPOINTS; i++) stretch[i] = (uint64_t)index << 20;
+    for (uint32_t i = 0; i < MAX_ENDPOINTS; i++)
+        stretch[i] = (uint64_t)index << 20;
     if (noc == NULL || !json_is_array(ops)) fail("a trace", "an agent without noc or ops");
     *agent = (agent_t){.replay = replay, .index = index, .count = (uint32_t)json_array_size(ops)};
     agent->port = port_of(replay, json_array_get(core, 0), json_array_get(core, 1));
@@ -244,11 +255,14 @@ static void read_trace(replay_t *replay, json_t *trace) {
 }
 
 static void free_trace(replay_t *replay) {
-    for (uint32_t i = 0; i < replay->agent_count; i++) free(replay->agent[i].op);
+    for (uint32_t i = 0; i < replay->agent_count; i++)
+        free(replay->agent[i].op);
     free(replay->agent);
 }
 
-/* --- the machine ------------------------------------------------------------------------------------------------------ */
+/* --- the machine
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static void make_machine(replay_t *replay, const options_t *options) {
     sim_error_t err = {0};
@@ -260,12 +274,16 @@ static void make_machine(replay_t *replay, const options_t *options) {
     sim_status_t status = sim_engine_create(&replay->engine);
     if (status == SIM_OK) status = sim_noc_create(config, cores, &replay->noc, &err);
     if (status == SIM_OK) status = sim_dram_create(config, &replay->dram, &err);
-    if (status == SIM_OK) status = sim_clock_init(&replay->clock, sim_config_u64(config, "noc.clock"));
+    if (status == SIM_OK)
+        status = sim_clock_init(&replay->clock, sim_config_u64(config, "noc.clock"));
     if (status != SIM_OK) fail(options->config, err.text);
-    if (sim_noc_memory_ports(replay->noc) > MAX_ENDPOINTS) fail(options->config, "more than 64 memory endpoints");
-    if (!sim_noc_has_requests(replay->noc)) fail(options->config, "noc.type = crossbar: reads name nodes");
+    if (sim_noc_memory_ports(replay->noc) > MAX_ENDPOINTS)
+        fail(options->config, "more than 64 memory endpoints");
+    if (!sim_noc_has_requests(replay->noc))
+        fail(options->config, "noc.type = crossbar: reads name nodes");
     sim_clock_t core;
-    if (sim_clock_init(&core, sim_config_u64(config, "core.clock")) != SIM_OK) fail(options->config, "core.clock");
+    if (sim_clock_init(&core, sim_config_u64(config, "core.clock")) != SIM_OK)
+        fail(options->config, "core.clock");
     replay->outstanding_bytes = sim_config_u64(config, "dma.outstanding_bytes");
     replay->issue_ticks = sim_clock_tick(&core, sim_config_u64(config, "dma.run_cycles"));
     replay->local_ticks = sim_clock_tick(&core, sim_config_u64(config, "sram.latency_cycles"));
@@ -274,7 +292,9 @@ static void make_machine(replay_t *replay, const options_t *options) {
     sim_config_destroy(config);
 }
 
-/* --- the command ------------------------------------------------------------------------------------------------------ */
+/* --- the command
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct sums {
     uint32_t count;
@@ -284,8 +304,8 @@ typedef struct sums {
 static void add_error(sums_t *sums, json_t *trace, uint64_t predicted, bool is_dram) {
     double golden = (double)number(json_object_get(trace, "golden_cycles"));
     double error = 100.0 * ((double)predicted / golden - 1.0), size = error < 0 ? -error : error;
-    (void)fprintf(stderr, "%-28s %6.0f %6" PRIu64 " %+6.1f %%\n", json_string_value(json_object_get(trace, "trace")),
-                  golden, predicted, error);
+    (void)fprintf(stderr, "%-28s %6.0f %6" PRIu64 " %+6.1f %%\n",
+                  json_string_value(json_object_get(trace, "trace")), golden, predicted, error);
     sums[is_dram].count++;
     sums[is_dram].sum += size;
     if (size > sums[is_dram].worst) sums[is_dram].worst = size;
@@ -305,7 +325,8 @@ static bool replay_file(replay_t *replay) {
         read_trace(replay, trace);
         uint64_t predicted = run_trace(replay);
         printf("{\"name\": \"%s\", \"kind\": \"%s\", \"predicted\": %" PRIu64 "}\n",
-               json_string_value(json_object_get(trace, "trace")), replay->has_dram ? "dram" : "l1", predicted);
+               json_string_value(json_object_get(trace, "trace")), replay->has_dram ? "dram" : "l1",
+               predicted);
         if (replay->options->is_summary) add_error(sums, trace, predicted, replay->has_dram);
         free_trace(replay);
         json_decref(trace);
@@ -315,8 +336,8 @@ static bool replay_file(replay_t *replay) {
     for (int i = 0; i < 2 && replay->options->is_summary; i++) {
         double mean = sums[i].count > 0 ? sums[i].sum / sums[i].count : 0;
         if (sums[i].count > 0)
-            (void)fprintf(stderr, "%s: %u traces, mean %.2f %%, worst %.1f %%\n", i == 0 ? "l1" : "dram", sums[i].count, mean,
-                          sums[i].worst);
+            (void)fprintf(stderr, "%s: %u traces, mean %.2f %%, worst %.1f %%\n",
+                          i == 0 ? "l1" : "dram", sums[i].count, mean, sums[i].worst);
         if (bound > 0 && (sums[i].count == 0 || mean > bound)) is_good = false;
     }
     free(line);
@@ -355,7 +376,8 @@ int main(int argc, char **argv) {
         {"at-most", 'm', "PERCENT", 0, "As --summary; fail above this mean error", 0},
         {0},
     };
-    static const struct argp ARGP = {OPTIONS, parse_option, "FILE.jsonl", "Replays recorded NoC reads.", NULL, NULL, NULL};
+    static const struct argp ARGP = {
+        OPTIONS, parse_option, "FILE.jsonl", "Replays recorded NoC reads.", NULL, NULL, NULL};
     options_t options = {0};
     replay_t replay;
     argp_parse(&ARGP, argc, argv, 0, NULL, &options);

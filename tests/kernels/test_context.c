@@ -1,8 +1,10 @@
 /* Contexts, cache and failing allocations, on a driver of a few lines: nothing runs here. */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "driver/vnpu_sim.h"
 #include "kernels/kern_cache.h"
 #include "kernels/kern_expr.h"
 #include "tests/sim/alloc_count.h"
@@ -10,6 +12,8 @@
 static struct {
     vnpu_status_t machine, load, launch;
     uint64_t loaded, unloaded, launched;
+    vnpu_status_t time; /* of vnpu_program_time, whose answers follow */
+    uint64_t timed, ps[8], launched_module;
     vnpu_launch_config_t last;
 } fake;
 
@@ -52,10 +56,18 @@ vnpu_status_t vnpu_module_unload(vnpu_module_t module) {
 
 vnpu_status_t vnpu_launch(vnpu_module_t module, const vnpu_launch_config_t *config,
                           const uint64_t *args, uint32_t num_args) {
-    (void)module, (void)args, (void)num_args;
+    (void)args, (void)num_args;
+    fake.launched_module = module;
     fake.last = *config;
     if (fake.launch == VNPU_OK) fake.launched++;
     return fake.launch;
+}
+
+vnpu_status_t vnpu_program_time(vnpu_module_t module, const vnpu_launch_config_t *config,
+                                const uint64_t *args, uint32_t num_args, uint64_t *out_ps) {
+    (void)module, (void)config, (void)args, (void)num_args;
+    *out_ps = fake.time == VNPU_OK ? fake.ps[fake.timed++ % 8] : 0;
+    return fake.time;
 }
 
 vnpu_status_t vnpu_mem_alloc(int device, size_t bytes, vnpu_addr_t *out_address) {
@@ -200,6 +212,101 @@ Test(context, far_operands_are_cut) {
     fake.launched = 0;
     cr_assert_eq(kern_reduce(context, 0, KERN_SUM, &out, &a, 2), VNPU_OK);
     cr_assert(fake.launched >= 5);
+    kern_context_destroy(context);
+}
+
+static vnpu_status_t run_square(kern_context_t *context, int64_t size) {
+    kern_tensor_t a = dense(2, size, size);
+    kern_gemm_t gemm = {.out = a, .a = a, .b = a, .alpha = 1};
+    return kern_gemm(context, 0, &gemm);
+}
+
+/* The simulator's answers decide; what loses is unloaded; a second call asks nothing. */
+Test(plan, the_fastest_program_stays) {
+    unsetenv("VNPU_PLAN");
+    uint64_t first_tile[3] = {0};
+    for (uint32_t winner = 0; winner < 3; winner++) {
+        memset(&fake, 0, sizeof fake);
+        for (uint32_t i = 0; i < 8; i++)
+            fake.ps[i] = i == winner ? 900 : 1000 + i;
+        kern_context_t *context;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        cr_assert_eq(run_square(context, 512), VNPU_OK);
+        const kern_mapping_t *mapping = kern_last_plan(context);
+        cr_assert_eq(mapping->candidates, 3);
+        cr_assert_eq(fake.timed, 3);
+        cr_assert_eq(fake.loaded, 3);
+        cr_assert_eq(fake.unloaded, 2);
+        cr_assert_eq(fake.launched_module, winner + 1);
+        cr_assert_eq(mapping->chosen.measured_ps, 900);
+        cr_assert_eq(mapping->next.measured_ps, winner == 0 ? 1001 : 1000);
+        first_tile[winner] =
+            ((uint64_t)mapping->chosen.m << 40) + ((uint64_t)mapping->chosen.n << 20) +
+            mapping->chosen.k + ((uint64_t)mapping->chosen.grid[0] << 60);
+        cr_assert_eq(run_square(context, 512), VNPU_OK);
+        cr_assert_eq(fake.timed, 3, "cached");
+        cr_assert_eq(kern_last_plan(context), mapping);
+        kern_set_tag(context, 5);
+        cr_assert_null(kern_last_plan(context), "nothing launched under this label");
+        cr_assert_eq(run_add(context, 10), VNPU_OK);
+        cr_assert_null(kern_last_plan(context), "an addition has no mapping");
+        kern_context_destroy(context);
+        cr_assert_eq(fake.unloaded, fake.loaded);
+    }
+    cr_assert(first_tile[0] != first_tile[1] && first_tile[1] != first_tile[2]);
+}
+
+Test(plan, equal_times_keep_the_closed_form) {
+    unsetenv("VNPU_PLAN");
+    memset(&fake, 0, sizeof fake);
+    for (uint32_t i = 0; i < 8; i++)
+        fake.ps[i] = 1000;
+    kern_context_t *context;
+    cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+    cr_assert_eq(run_square(context, 512), VNPU_OK);
+    cr_assert_eq(fake.timed, 3);
+    cr_assert_eq(fake.launched_module, 1);
+    kern_context_destroy(context);
+}
+
+/* Small products, VNPU_PLAN=model and a device without time ask nothing (the last: once). */
+Test(plan, the_closed_form_decides) {
+    static const char *const plan[] = {NULL, "model", "measure"};
+    for (int i = 0; i < 3; i++) {
+        memset(&fake, 0, sizeof fake);
+        if (plan[i]) setenv("VNPU_PLAN", plan[i], 1);
+        if (!plan[i]) unsetenv("VNPU_PLAN");
+        if (i == 2) fake.time = VNPU_ERROR_NOT_PERMITTED;
+        kern_context_t *context;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        for (int64_t size = 512; size <= 520; size += 8)
+            cr_assert_eq(run_square(context, i == 0 ? 64 : size), VNPU_OK);
+        const kern_mapping_t *mapping = kern_last_plan(context);
+        cr_assert_eq(mapping->candidates, 0);
+        cr_assert_eq(mapping->chosen.measured_ps, 0);
+        cr_assert_eq(fake.timed, 0);
+        cr_assert_eq(fake.loaded, i == 0 ? 1 : 2);
+        kern_context_destroy(context);
+    }
+}
+
+/* A failing question fails the call and leaves no module behind. */
+Test(plan, failures_unload) {
+    unsetenv("VNPU_PLAN");
+    memset(&fake, 0, sizeof fake);
+    fake.time = VNPU_ERROR_DEVICE_LOST;
+    kern_context_t *context;
+    cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+    cr_assert_eq(run_square(context, 512), VNPU_ERROR_DEVICE_LOST);
+    cr_assert_not_null(strstr(kern_error_detail(context), "the driver's text"));
+    cr_assert_eq(fake.loaded, fake.unloaded);
+    setenv("VNPU_PLAN", "guess", 1);
+    kern_context_t *other;
+    cr_assert_eq(kern_context_create(0, &other), VNPU_OK);
+    cr_assert_eq(run_square(other, 512), VNPU_ERROR_INVALID_VALUE);
+    cr_assert_str_eq(kern_error_detail(other), "VNPU_PLAN=guess: it must be model or measure");
+    unsetenv("VNPU_PLAN");
+    kern_context_destroy(other);
     kern_context_destroy(context);
 }
 

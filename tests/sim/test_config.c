@@ -697,6 +697,11 @@ Test(config, oddities_are_warnings) {
         {"dram.tccd_s=3", "dram.tccd_s: longer than a burst"},
         {"host.clock=wall", "host.clock = wall"},
         {"matrix.split=best", "matrix.split: without effect"},
+        {"dram.refresh=per_bank,dram.trfcpb=320,dram.trefipb=390",
+         "dram.trfc, dram.trefi: without effect"},
+        {"dram.trfcpb=320", "dram.trefipb, dram.trrefd: without effect"},
+        {"dram.write_low=1/4", "dram.write_low: without effect, requests are served in order"},
+        {"dram.max_row_hits=4", "dram.max_row_hits, "},
         {"matrix.f32=bf16x3", "matrix.rate.f32: without effect, f32 products are bf16x3"},
         {"matrix.step=20,matrix.rate.f32=0",
          "matrix.rate.bf16: the array eats 5120 bytes per cycle of bf16"},
@@ -724,9 +729,13 @@ Test(config, oddities_are_warnings) {
 Test(config, the_summary_tells_peaks) {
     sim_config_t *config = load("default", "matrix.rate.f16=0");
     char *text = captured(sim_config_write_summary, config);
-    static const char *const PARTS[] = {"32.77 TOPS",       "131.1 TOPS", "262.1 TOPS",
-                                        "819.2 GB/s peak",  "745.7 GB/s", "ridge point 160",
-                                        "4096 GB/s a core", "29.26 GB/s", "peak f16        none"};
+    static const char *const PARTS[] = {
+        "32.77 TOPS",           "131.1 TOPS",
+        "262.1 TOPS",           "819.2 GB/s peak",
+        "745.7 GB/s",           "ridge point 160",
+        "4096 GB/s a core",     "29.26 GB/s",
+        "peak f16        none", "256 GB/s a link, crossbar; 1 memory endpoints send 1024",
+        "20 ns of an idle read"};
     for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++)
         cr_assert_not_null(strstr(text, PARTS[i]), "'%s' lacks '%s'", text, PARTS[i]);
     free(text);
@@ -735,6 +744,14 @@ Test(config, the_summary_tells_peaks) {
     text = captured(sim_config_write_summary, config);
     cr_assert_not_null(strstr(text, "peak f32       262.1 TOPS"), "%s", text); /* 131.1 x 6 / 3 */
     cr_assert_not_null(strstr(text, "2 weight_stationary array of 128 x 128 x 3"), "%s", text);
+    free(text);
+    sim_config_destroy(config);
+    config =
+        load("default", "noc.type=ring,noc.columns=4,noc.latency_cycles=0,noc.memory_nodes=0:0 "
+                        "2:0,noc.memory_inject=100,noc.hop_cycles=10");
+    text = captured(sim_config_write_summary, config); /* two endpoints; 1 hop of 4 on average */
+    cr_assert_not_null(strstr(text, "ring; 2 memory endpoints send 200 GB/s"), "%s", text);
+    cr_assert_not_null(strstr(text, "24 ns of an idle read"), "%s", text); /* 2 x (1 + 10 + 1) */
     free(text);
     sim_config_destroy(config);
 }

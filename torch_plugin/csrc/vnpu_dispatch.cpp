@@ -129,6 +129,7 @@ void OpCall::goes_to_host() {
 
 bool OpCall::ran(vnpu_status_t status, const KernelLock &lock) {
     if (status == VNPU_OK) [[likely]] {
+        OpScope::add_mapping(kern_last_plan(lock.context()));
         return true;
     }
     const std::string detail = kern_error_detail(lock.context());
@@ -191,8 +192,8 @@ OpScope::OpScope(const c10::OperatorHandle &op, const torch::jit::Stack &stack)
     }
     t_tag = g_next_tag.fetch_add(1, std::memory_order_relaxed) + 1;
     vnpu_sim_set_tag(t_tag);
-    OpRecord record{t_tag, op_name(op), main_dtype(op, stack), input_shapes(op, stack), false,
-                    0,     {}};
+    OpRecord record{t_tag, op_name(op), main_dtype(op, stack), input_shapes(op, stack), false, 0,
+                    {},    {}};
     Recorder &to = recorder();
     std::lock_guard<std::mutex> guard(to.mutex);
     record.module = to.module;
@@ -234,6 +235,12 @@ void OpScope::on_host() {
 
 void OpScope::add_host_time(uint64_t ps) {
     change_record([ps](OpRecord &record) { record.host_ps += ps; });
+}
+
+void OpScope::add_mapping(const kern_mapping_t *mapping) {
+    if (mapping != nullptr) {
+        change_record([mapping](OpRecord &record) { record.mappings.push_back(*mapping); });
+    }
 }
 
 } // namespace vnpu

@@ -97,6 +97,7 @@ struct OpRecord {
     bool on_host;
     uint64_t host_ps;
     std::string module;
+    std::vector<kern_mapping_t> mappings; // of its matrix products and attentions, in order
 };
 
 void profile_begin(bool with_slices);
@@ -115,6 +116,7 @@ class OpScope {
     OpScope &operator=(const OpScope &) = delete;
     static void on_host(); // the operator that this thread runs went to the host
     static void add_host_time(uint64_t ps);
+    static void add_mapping(const kern_mapping_t *mapping); // nullptr: nothing
 
   private:
     bool is_outermost_;

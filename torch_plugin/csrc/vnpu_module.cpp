@@ -90,6 +90,39 @@ py::dict machine_dict() {
     return out;
 }
 
+py::dict tiling_dict(const kern_tiling_t &tiling) {
+    py::dict out;
+    out["order"] = tiling.order;
+    out["m"] = tiling.m;
+    out["n"] = tiling.n;
+    out["k"] = tiling.k;
+    out["heads"] = tiling.heads;
+    out["buffers"] = tiling.buffers;
+    out["grid"] = py::make_tuple(tiling.grid[0], tiling.grid[1]);
+    out["predicted_cycles"] = tiling.cycles;
+    out["measured_ps"] = tiling.measured_ps != 0 ? py::cast(tiling.measured_ps) : py::none();
+    return out;
+}
+
+py::dict mapping_dict(const kern_mapping_t &mapping) {
+    py::dict out;
+    out["family"] = mapping.family;
+    out["batch"] = mapping.batch;
+    out["m"] = mapping.m;
+    out["n"] = mapping.n;
+    out["k"] = mapping.k;
+    out["chosen"] = tiling_dict(mapping.chosen);
+    out["chosen_by"] = mapping.candidates > 0 ? "measure" : "model";
+    out["candidates"] = mapping.candidates;
+    out["next"] =
+        mapping.next.order != nullptr ? py::object(tiling_dict(mapping.next)) : py::none();
+    out["dram_bytes"] = mapping.dram_bytes;
+    out["compulsory_bytes"] = mapping.compulsory_bytes;
+    out["useful_macs"] = mapping.useful_macs;
+    out["padded_macs"] = mapping.padded_macs;
+    return out;
+}
+
 py::tuple end_profile() {
     py::module_::import("torch_vnpu.modules").attr("untrack")();
     std::pair<std::string, std::vector<OpRecord>> result;
@@ -99,9 +132,13 @@ py::tuple end_profile() {
     }
     py::list operators;
     for (const OpRecord &record : result.second) {
+        py::list mappings;
+        for (const kern_mapping_t &mapping : record.mappings) {
+            mappings.append(mapping_dict(mapping));
+        }
         operators.append(py::make_tuple(record.tag, record.op, record.dtype, record.shapes,
                                         record.on_host ? "host" : "device", record.host_ps,
-                                        record.module));
+                                        record.module, mappings));
     }
     return py::make_tuple(py::bytes(result.first), operators);
 }

@@ -11,6 +11,7 @@
 #include "driver/vnpu.h"
 #include "driver/vnpu_sim.h"
 #include "kernels/kern.h"
+#include "kernels/kern_plan.h"
 
 namespace vnpu {
 

@@ -9,7 +9,7 @@ import os
 import platform
 from typing import Any
 
-from . import profile_blob, report_hints, report_ops, report_time
+from . import profile_blob, report_hints, report_mapping, report_ops, report_time
 from .profile_blob import KERNEL, NO_RECORD, Profile
 from .report_peaks import Peaks, peaks_of
 
@@ -212,6 +212,7 @@ def build(
         "memory": {"peak_bytes": profile.memory_peak_bytes, "capacity_bytes": int(machine["dram_bytes"])},
         "op_table": table,
         "op_types": report_ops.op_types(ops, profile.total_ps),
+        "mapping": report_mapping.mapping_rows(ops),
         "modules": report_ops.modules(ops, profile.total_ps),
         "roofline": _roofline(table, peaks),
         "fidelity": FIDELITY,

@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from . import report_svg
+from . import report_mapping, report_svg
 from .report_ops import OVERHEAD_BELOW
 from .units import bytes_text, energy_text, percent_text, si_text, time_text
 
@@ -67,6 +67,8 @@ def render(report: dict[str, Any]) -> str:
         report=report,
         verdict=_verdict(report),
         overhead_below=OVERHEAD_BELOW,
+        mapping_headings=report_mapping.HEADINGS,
+        mapping=[report_mapping.cells(row) for row in report.get("mapping", [])],
         split=split,
         split_svg=report_svg.split_bar(split),
         legend=_legend(report),

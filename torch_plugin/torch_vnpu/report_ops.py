@@ -28,6 +28,7 @@ class Op:
     kernels: int = 0
     link_bytes: int = 0
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    mappings: list[dict] = field(default_factory=list)
 
     @property
     def simulated_ps(self) -> int:
@@ -45,8 +46,8 @@ def launch_bytes(profile: Profile, row) -> tuple[int, int]:
 
 def collect(profile: Profile, tuples: list[tuple]) -> list[Op]:
     """Joins the operators of `_C._profile_end()` with the launches that carry their tags."""
-    by_tag = {tag: Op(op, dtype, shapes, where, module, host_ps)
-              for tag, op, dtype, shapes, where, host_ps, module in tuples}  # fmt: skip
+    by_tag = {tag: Op(op, dtype, shapes, where, module, host_ps, mappings=list(*mappings))
+              for tag, op, dtype, shapes, where, host_ps, module, *mappings in tuples}  # fmt: skip
     if len(by_tag) != len(tuples):
         raise ValueError("two operators of the profile share a tag")
     loose: dict[str, Op] = {}
@@ -102,6 +103,7 @@ def _add(total: Op, op: Op) -> None:
     total.launches += op.launches
     total.kernels += op.kernels
     total.link_bytes += op.link_bytes
+    total.mappings += op.mappings
     for key, value in op.counters.items():
         total.counters[key] += value
 
@@ -131,6 +133,7 @@ def op_table(ops: list[Op], total_ps: int, peaks: Peaks) -> list[dict]:
                 "intensity": 2 * counters["macs"] / moved if moved else 0.0,
                 "array_fill": counters["macs"] / counters["padded_macs"] if counters["padded_macs"] else None,
                 "speed_of_light": sol, "bound_by": bound_by(op, sol),
+                "mapping": op.mappings[0] if op.mappings else None,
             }
         )  # fmt: skip
     return sorted(rows, key=lambda row: (-row["simulated_ps"], row["op"], row["shapes"]))

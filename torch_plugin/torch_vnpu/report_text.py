@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from . import report_mapping
 from .units import bytes_text, energy_text, percent_text, si_text, time_text
 
 
@@ -53,6 +54,23 @@ def _op_table(report: dict[str, Any], console: Console, limit: int) -> None:
         console.print(f"  and {len(rest)} more rows, {time_text(sum(row['simulated_ps'] for row in rest))} together")
 
 
+def _mapping(report: dict[str, Any], console: Console, limit: int) -> None:
+    """Tilings of matrix products and attention: traffic, padding, and the runner-up."""
+    rows = report.get("mapping", [])
+    if not rows:
+        return
+    table = Table(title="mapping, most work first", title_justify="left", box=None, pad_edge=False)
+    texts = ("operator", "m, n, k", "tiling", "by", "next best")
+    for name in report_mapping.HEADINGS:
+        table.add_column(name, justify="left" if name in texts else "right", overflow="fold")
+    for row in rows[:limit]:
+        table.add_row(*report_mapping.cells(row))
+    console.print(table)
+    if len(rows) > limit:
+        console.print(f"  and {len(rows) - limit} more mappings")
+    console.print()
+
+
 def _causes(report: dict[str, Any], console: Console) -> None:
     """Where the cycles went: engines of a kind together, all causes, 100 % a column."""
     kinds = [row for row in report["engine_kinds"] if row["total_ps"]]
@@ -97,6 +115,7 @@ def render(report: dict[str, Any], console: Console | None = None, limit: int = 
     console.print()
     _op_table(report, console, limit)
     console.print()
+    _mapping(report, console, limit)
     _causes(report, console)
     console.print()
     _energy(report, console)

@@ -66,7 +66,7 @@ def _operators(profile: Profile, tuples: list[tuple]) -> Iterator[str]:
         elif not spans or start >= spans[-1][2]:
             spans.append([tag, start, end])
     for tag, start, end in spans:
-        _, op, dtype, shapes, where, _, module = by_tag[tag]
+        _, op, dtype, shapes, where, _, module = by_tag[tag][:7]
         args = {"dtype": dtype, "shapes": shapes, "where": where, "module": module}
         yield _event(HOST_PID, OPS_TID, op, start - profile.start_ps, end - profile.start_ps, args)
 

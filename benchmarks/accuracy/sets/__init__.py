@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from benchmarks.accuracy.rows import DataSet
-from benchmarks.accuracy.sets import gemmini, scalesim, tenstorrent, tpuv3, tpuv4, tpuv6e
+from benchmarks.accuracy.sets import gemmini, scalesim, tenstorrent, tpuv3, tpuv4, tpuv6e, wormhole
 
 SETS: list[DataSet] = [
     *tpuv3.SETS,
     *tpuv4.SETS,
     *tenstorrent.SETS,
+    *wormhole.SETS,
     *gemmini.SETS,
     *scalesim.SETS,
     *tpuv6e.SETS,

@@ -13,10 +13,15 @@ from pathlib import Path
 
 from benchmarks.accuracy import lowering
 from benchmarks.accuracy.convolution import Conv
-from benchmarks.accuracy.rows import Call, DataSet, Row, number, read_csv, unique
+from benchmarks.accuracy.rows import Call, DataSet, Row, number, read_csv, round_up, unique
 
 CONFIG = "gemmini-16"
+DIM = 16  # mapping gemmini-like: gemmini.h computes whole tiles of 16 x 16
 PITCH = 1024  # bytes from row to row of the microbenchmarks' matrices in memory: rows do not join to longer requests
+OUTPUT_STATIONARY = (
+    ("matrix.dataflow", "output_stationary"),
+    ("matrix.pipeline_cycles", "17"),
+)  # and 16 in the transposer
 Shape = dict[str, int]
 
 
@@ -93,11 +98,12 @@ def _micro(operation: str, s: Shape) -> Call | None:
     return makers[operation]() if operation in makers else None
 
 
-def _work(operation: str, s: Shape) -> tuple[str, lowering.Calls, float, float, str]:
+def _work(operation: str, s: Shape, mapping: str) -> tuple[str, lowering.Calls, float, float, str]:
     """(class, calls, flops, bytes, why refused)."""
     if operation.startswith("tiled_matmul"):
         m, k, n = s["M"], s["K"], s["N"]
-        calls = lowering.gemm(m, n, k, "i8", out="i8")
+        sizes = (m, n, k) if mapping == "best" else (round_up(size, DIM) for size in (m, n, k))
+        calls = lowering.gemm(*sizes, "i8", out="i8")
         return "gemm", calls, 2.0 * m * n * k, float(m * k + k * n + m * n), ""
     if operation.startswith("tiled_conv"):
         conv = Conv(1, s["in"], s["in"], s["in_ch"], s["out_ch"], s["kernel"], s["stride"], s["pad"])
@@ -123,10 +129,10 @@ def reader(wanted: Callable[[str], bool]) -> Callable[[Path, str], list[Row]]:
         )
         rows = []
         for name, row in zip(names, table):
-            group, calls, flops, nbytes, refused = _work(row["operation"], shape_of(row["shape"]))
+            group, calls, flops, nbytes, refused = _work(row["operation"], shape_of(row["shape"]), mapping)
             options = memory_options(int(row["mem_latency_cycles"]), int(row["beat_gap"]))
             if row["operation"].endswith("_os") or row["operation"].startswith("os_"):
-                options = (*options, ("matrix.dataflow", "output_stationary"))
+                options = (*options, *OUTPUT_STATIONARY)
             rows.append(Row(name, group, tuple(calls), flops, nbytes, number(row, "cycles"), options, refused))
         return rows
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.accuracy import lowering
 from benchmarks.accuracy.rows import DataSet, Row, number, read_csv
 
-CONFIG = "tpuv6e-like"
+CONFIG = "tpuv6e"
 HIDDEN, INNER = 4096, 14336
 LAYERS = {  # name: (outputs, inputs)
     "q_proj": (HIDDEN, HIDDEN),

@@ -1,0 +1,87 @@
+"""The shipped chips: published peaks, and a small matrix product of every type that is timed or refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from chip import ROOT, TIMEOUT_S, clean_env, vnpu
+
+CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.ini"))
+NO_PRODUCT = ("default", "tiny", "systolic-ideal")  # nothing is published of them
+DTYPES = ("f32", "bf16", "f16", "i8")
+WITHIN = 0.02
+
+# TOPS per type and GB/s of memory as published, or by arithmetic from published counts and clocks. What is absent, is not published.
+PUBLISHED: dict[str, dict[str, float]] = {
+    "tpuv1-like": {"i8": 92, "DRAM": 34},
+    "tpuv3-like": {"bf16": 123 / 2, "DRAM": 900},  # one core of two, with the memory of the chip
+    "tpuv4-like": {"bf16": 275, "i8": 275, "DRAM": 1200},
+    "trainium2-like": {"f32": 20, "bf16": 79, "f16": 79, "DRAM": 2900 / 8},  # one core of eight
+    "gaudi2-like": {"bf16": 432, "DRAM": 2460},
+    "ascend910-like": {"f16": 256, "i8": 512, "DRAM": 1200},
+    "wormhole-like": {"bf16": 74, "f16": 74, "i8": 148, "DRAM": 288},  # i8: published for BFP8
+    "edge-like": {"i8": 2 * 512 * 1e9 / 1e12, "DRAM": 12},  # 512 units at 1 GHz; published rounded to 1
+    "gemmini-16": {"i8": 2 * 256 * 1e9 / 1e12, "DRAM": 16},  # 256 units, a 128-bit bus, cycles taken as 1 ns
+    "vta": {"i8": 0.0512, "DRAM": 2.1},
+}
+
+
+def summary(name: str) -> dict[str, float]:
+    """Peaks in TOPS by type (0: none) and in GB/s of the memory, from `vnpu info`."""
+    text = vnpu("info", name).stdout
+    out = {dtype: float(value) for dtype, value in re.findall(r"^peak (\w+) +([\d.e+]+) TOPS", text, re.M)}
+    out |= {dtype: 0.0 for dtype in re.findall(r"^peak (\w+) +none", text, re.M)}
+    match = re.search(r"^DRAM +([\d.e+]+) GB/s peak", text, re.M)
+    assert match and set(out) == set(DTYPES), text
+    return out | {"DRAM": float(match[1])}
+
+
+def fitted_clock(name: str) -> float:
+    """Published over fitted clock of the memory, where the configuration states both; else 1."""
+    text = (ROOT / "configs" / f"{name}.ini").read_text().split("[dram]")[-1]
+    match = re.search(r"^clock = ([\d.]+) MHz +; fitted: .*published: .* at ([\d.]+) MHz", text, re.M)
+    return float(match[2]) / float(match[1]) if match else 1.0
+
+
+def test_every_product_is_compared():
+    assert set(CONFIGS) - set(NO_PRODUCT) <= set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name in PUBLISHED])
+def test_peaks_are_the_published_ones(name):
+    got = summary(name)
+    got["DRAM"] *= fitted_clock(name)
+    for what, value in PUBLISHED[name].items():
+        assert got[what] == pytest.approx(value, rel=WITHIN), what
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_chip_loads_without_errors(name):
+    assert vnpu("config", "check", str(ROOT / "configs" / f"{name}.ini")).stdout.count("ok") == 1
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_product_of_every_type_is_timed_or_refused_by_name(name):
+    m = 96
+    calls = "".join(json.dumps({"op": "gemm", "m": m, "n": m, "k": m, "dtype": dtype}) + "\n" for dtype in DTYPES)
+    env = clean_env({"VNPU_CONFIG": name})
+    if "VNPU_BUILD" in os.environ:
+        env["VNPU_BUILD"] = os.environ["VNPU_BUILD"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.accuracy.worker"], input=calls, env=env, cwd=ROOT, capture_output=True, text=True,
+        timeout=TIMEOUT_S,
+    )  # fmt: skip
+    replies = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(replies) == len(DTYPES), done.stdout + done.stderr
+    peaks = summary(name)
+    for dtype, reply in zip(DTYPES, replies):
+        if peaks[dtype] == 0:
+            assert f"has no {dtype} by {dtype}" in reply["refused"]
+        else:
+            assert reply["macs"] == m**3
+            assert reply["ps"] >= 2 * m**3 / peaks[dtype], "operations over TOPS are picoseconds: no faster than the peak"
