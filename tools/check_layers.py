@@ -23,7 +23,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # vnpu_module_load_text: the assembler (plain C, no chip) is linked into the driver privately.
     "driver/vnpu_module": ("driver/", "device/vnpu_*", "sim/sim_status.h", "device/dev_asm.h"),
     "kernels/": ("kernels/", "driver/vnpu.h", "driver/vnpu_sim.h", "device/vnpu_isa.h"),
-    "torch_plugin/csrc/": ("torch_plugin/csrc/", "driver/vnpu.h", "driver/vnpu_sim.h", "kernels/kern.h", "kernels/kern_plan.h", "device/vnpu_isa.h"),
+    "torch_plugin/csrc/": (
+        "torch_plugin/csrc/", "driver/vnpu.h", "driver/vnpu_sim.h", "kernels/kern.h", "kernels/kern_plan.h", "device/vnpu_isa.h"
+    ),
     "tests/sim/": ("tests/sim/", "sim/"),
     "tests/device/": ("tests/device/", "tests/sim/", "device/", "sim/"),
     "tests/driver/": ("tests/", "driver/", "device/", "sim/"),

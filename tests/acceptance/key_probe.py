@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.accuracy.device import Device, LaunchConfig, RefusedError  # noqa: E402
+from benchmarks.accuracy.device import Device, RefusedError  # noqa: E402
 
 KI, MI = 2**10, 2**20
 NO_RECORD = 0xFFFFFFFF

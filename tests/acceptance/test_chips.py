@@ -35,7 +35,7 @@ def summary(name: str) -> dict[str, float]:
     """Peaks in TOPS by type (0: none) and in GB/s of the memory, from `vnpu info`."""
     text = vnpu("info", name).stdout
     out = {dtype: float(value) for dtype, value in re.findall(r"^peak (\w+) +([\d.e+]+) TOPS", text, re.M)}
-    out |= {dtype: 0.0 for dtype in re.findall(r"^peak (\w+) +none", text, re.M)}
+    out |= dict.fromkeys(re.findall(r"^peak (\w+) +none", text, re.M), 0.0)
     match = re.search(r"^DRAM +([\d.e+]+) GB/s peak", text, re.M)
     assert match and set(out) == set(DTYPES), text
     return out | {"DRAM": float(match[1])}

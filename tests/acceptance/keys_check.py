@@ -75,7 +75,7 @@ class Chip:
                 key, value = line.split(" = ", 1)
                 self.keys[f"{section}.{key}"] = value
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache  # noqa: B019 (one object a session)
     def numbers(self, options: str) -> str:
         """All that the probe counted, or the refusal."""
         env = clean_env({"VNPU_CONFIG": self.name, "VNPU_OPTIONS": options, "VNPU_TRANSPORT": "inproc"})
@@ -88,7 +88,7 @@ class Chip:
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         return lines[-1] if done.returncode == 0 and lines else "refused: " + done.stderr.strip()[-400:]
 
-    @functools.lru_cache(maxsize=None)
+    @functools.cache  # noqa: B019 (one object a session)
     def told(self, options: str) -> tuple[int, str, str]:
         """Exit code, summary and warnings of `vnpu info`."""
         done = vnpu("info", self.name, *(["-o", options] if options else []), check=False)
@@ -140,7 +140,7 @@ def others(key: str, text: str) -> list[str]:
     return [f"{int(n)}{unit}" for n in near if n >= 0 and n == int(n) and n != number]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _choices() -> dict[str, list[str]]:
     found = {}
     for line in vnpu("config", "explain").stdout.splitlines():
