@@ -107,14 +107,13 @@ def test_a_quarter_of_the_scratchpad_reads_more(chips):
 
 
 def test_one_row_is_dram_bound(chips, default):
-    """M = 1: every weight is read once and used once. The array waits for tiles, and what delays them most is DRAM."""
+    """M = 1: every weight is read once and used once. The array waits for tiles, and they come as fast as DRAM gives them."""
     work = chips["base"]["row"]
     assert work["flops"] == 2 * 4096 * 4096
     assert work["read"] >= 4096 * 4096 * 4
-    array, dma = work["causes"]["matrix"], work["causes"]["dma0"]
+    array = work["causes"]["matrix"]
     assert array["operand_wait"] == max(array.values())
     assert array["operand_wait"] > 1.5 * array["weight_load"]
-    assert dma["dram"] > max(ps for cause, ps in dma.items() if cause not in ("dram", "useful", "idle", "launch_gap"))
     limit = float(default.dram_peak * (1 - default.refresh_share))
     assert work["read"] / (work["ps"] * 1e-12) >= 0.8 * limit
     assert chips["channels"]["row"]["ps"] == pytest.approx(2 * work["ps"], rel=0.1), "half the DRAM"

@@ -168,6 +168,9 @@ FALLBACK = ("host.flops", "host.bandwidth")  # the price of an operator that fal
 def test_every_key_has_an_effect(name, chips):
     chip = chips[name]
     keys = [key for key in chip.keys if key not in LABELS + FALLBACK and key != "host.clock"]
+    # An energy table serves several chips: its rows for types that this array lacks say nothing here.
+    lacks = {f"energy.mac.{key.rpartition('.')[2]}" for key, text in chip.keys.items() if key.startswith("matrix.rate.") and text == "0"}
+    keys = [key for key in keys if key not in lacks]
     if name not in WHOLE:
         keys = keys[CONFIGS.index(name) * 3 % SPOT :: SPOT]
     with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 2)) as pool:
