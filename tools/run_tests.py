@@ -1,7 +1,7 @@
 """Runs every test and counts them one by one; the last line is `N passed, N failed, N skipped`.
 
 Stages: layers (include rules), lint (ruff), c (Criterion), python (pytest of the device and the tools), acceptance (pytest of whole
-programs), tsan (plain threaded programs under TSan), asan (the C tests under ASan and UBSan).
+programs), accuracy (pytest of the accuracy harness), tsan (plain threaded programs under TSan), asan (the C tests under ASan and UBSan).
 Counts come from reports (Criterion's JSON, pytest's XML), never from exit codes alone: a binary that ran no test, left no
 report, or printed a sanitizer's finding counts as failed.
 """
@@ -267,12 +267,17 @@ def stage_acceptance(args: argparse.Namespace) -> Result:
     return run_pytest("acceptance", ["tests/acceptance"], args)
 
 
+def stage_accuracy(args: argparse.Namespace) -> Result:
+    return run_pytest("accuracy", ["tests/accuracy"], args)
+
+
 STAGES: dict[str, Callable[[argparse.Namespace], Result]] = {
     "layers": stage_layers,
     "lint": stage_lint,
     "c": stage_c,
     "python": stage_python,
     "acceptance": stage_acceptance,
+    "accuracy": stage_accuracy,
     "tsan": stage_tsan,
     "asan": stage_asan,
 }

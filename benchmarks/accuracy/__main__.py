@@ -11,10 +11,8 @@ from typing import Any
 
 from benchmarks.accuracy import evaluate, report
 from benchmarks.accuracy.pool import Pool, PoolError
-from benchmarks.accuracy.rows import DataSet
+from benchmarks.accuracy.rows import DATA, DataSet
 from benchmarks.accuracy.sets import SETS, by_name
-
-DATA = Path(__file__).resolve().parent / "data"
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -6,11 +6,15 @@ One device per process: VNPU_CONFIG and VNPU_OPTIONS are read at the first call.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
-import struct
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_DIMS, MAX_INPUTS, MAX_SCALARS, MAX_NODES = 8, 6, 8, 16
@@ -25,6 +29,20 @@ UNARY, BINARY, SELECT = 0, 1, 2
 INPUT, SCALAR, NODE = 0x00, 0x40, 0x80
 _EXP, _TANH, _SIGMOID, _RELU, _SQUARE, _GELU_TANH = 13, 19, 20, 5, 3, 24
 _ADD, _SUB, _MUL, _GT = 1, 2, 3, 16
+
+
+def _load_profile_blob() -> ModuleType:
+    """The plugin's reader of profiles; by its path, because the package around it loads torch."""
+    path = ROOT / "torch_plugin" / "torch_vnpu" / "profile_blob.py"
+    spec = importlib.util.spec_from_file_location("vnpu_profile_blob", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+profile_blob = _load_profile_blob()
 
 
 class DeviceError(RuntimeError):
@@ -257,26 +275,23 @@ class Device:
         return self._read_profile(ctypes.string_at(blob.value, size.value))
 
     def _read_profile(self, blob: bytes) -> dict[str, Any]:
-        _, version, launches, records = struct.unpack_from("<4I", blob, 0)
-        if version != 2:
-            raise DeviceError(f"profile version {version}, expected 2")
-        launches_at, records_at = struct.unpack_from("<2Q", blob, 40)
-        record, at = [], records_at
-        for _ in range(records):
-            duration, macs, padded, read, written = struct.unpack_from("<5Q", blob, at + 72)
-            record.append((duration, macs, padded, read, written))
-            at += struct.unpack_from("<I", blob, at + 172)[0]
-        total = {"ps": 0, "launches": 0, "macs": 0, "padded_macs": 0, "dram_bytes": 0}
-        for i in range(launches):
-            index = struct.unpack_from("<I", blob, launches_at + 64 * i + 20)[0]
-            if index == 0xFFFFFFFF:
+        """Sums over the launches; `causes_ps` are those of the first core's matrix engine."""
+        profile = profile_blob.parse(blob)
+        total: dict[str, Any] = {"ps": 0, "launches": 0, "macs": 0, "padded_macs": 0, "dram_bytes": 0}
+        causes = np.zeros(len(profile.causes), dtype=np.uint64)
+        matrix = profile.engines.index("core0.matrix")
+        for launch in profile.launches:
+            if launch["record"] == profile_blob.NO_RECORD:
                 continue
-            duration, macs, padded, read, written = record[index]
-            total["ps"] += duration + self.launch_gap_ps
+            record = profile.records[launch["record"]]
+            total["ps"] += int(record.duration_ps) + self.launch_gap_ps
             total["launches"] += 1
-            total["macs"] += macs
-            total["padded_macs"] += padded
-            total["dram_bytes"] += read + written
+            total["macs"] += int(record.counters["macs"])
+            total["padded_macs"] += int(record.counters["padded_macs"])
+            total["dram_bytes"] += int(record.counters["dram_read_bytes"]) + int(record.counters["dram_written_bytes"])
+            causes += record.causes_ps[matrix]
+        total["causes_ps"] = {name: int(ps) for name, ps in zip(profile.causes, causes)}
+        total["causes_ps"]["launch_gap"] += total["launches"] * self.launch_gap_ps
         return total
 
     def call(self, call: dict[str, Any]) -> dict[str, Any]:
@@ -297,16 +312,16 @@ class Device:
     # ---- operations ----
 
     def gemm(self, m: int, n: int, k: int, dtype: str, batch: int = 1, out: str | None = None,
-             b_turned: bool = False) -> dict[str, Any]:  # fmt: skip
-        """out[batch, m, n] = a[batch, m, k] @ b[batch, k, n]; b_turned: b lies as [n, k]."""
+             activation: int = 0, residual: bool = False) -> dict[str, Any]:  # fmt: skip
+        """out[batch, m, n] = activation(a[batch, m, k] @ b[batch, k, n] (+ c, shaped as out: residual))."""
         lead = [batch] if batch > 1 else []
         call = Gemm(alpha=1.0, beta=0.0)
         call.out = self.tensor([*lead, m, n], out or ("i32" if dtype == "i8" else dtype))
         call.a = self.tensor([*lead, m, k], dtype)
         call.b = self.tensor([*lead, k, n], dtype)
-        if b_turned:
-            first = len(lead)
-            call.b.stride[first], call.b.stride[first + 1] = 1, k
+        if residual:
+            call.beta, call.c = 1.0, self.tensor([*lead, m, n], out or dtype)
+        call.activation = activation
         return self.launch("kern_gemm", call)
 
     def pointwise(self, shape: Sequence[int], func: str, dtype: str = "f32",

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.accuracy.pool import Pool, PoolError
 from benchmarks.accuracy.rows import DataSet, Prediction, Row
-from benchmarks.accuracy.stats import baseline_errors, error_pct, summary
+from benchmarks.accuracy.stats import baseline_errors, summary
 
 WORST_ROWS = 5
 REFERENCE_CLASS = "gemm"
@@ -30,7 +30,7 @@ def judged(rows: Iterable[Row], predictions: dict[str, Prediction]) -> list[tupl
     out = []
     for row in rows:
         value = predictions[row.name].value
-        if value is not None and row.measured is not None and row.measured > 0:
+        if value is not None and row.measured is not None and (row.measured > 0 or row.causes):
             out.append((row, value, row.measured))
     return out
 
@@ -51,7 +51,7 @@ def evaluate(dataset: DataSet, path: Path, pool: Pool, mapping: str, predict_onl
         "refused": {row.name: p.reason for row in rows if (p := predictions[row.name]).value is None},
     }
     if not predict_only:
-        result.update(_errors(rows, predictions))
+        result.update(_errors(dataset, rows, predictions))
     return result
 
 
@@ -65,12 +65,14 @@ def predict(dataset: DataSet, path: Path, rows: list[Row], pool: Pool, mapping: 
     return {row.name: Prediction(values.get(row.name), "the replay has no such trace") for row in rows}
 
 
-def _errors(rows: list[Row], predictions: dict[str, Prediction]) -> Result:
+def _errors(dataset: DataSet, rows: list[Row], predictions: dict[str, Prediction]) -> Result:
     pairs = judged(rows, predictions)
-    errors = [error_pct(value, measured) for _, value, measured in pairs]
-    base = baseline_errors(
-        [row.flops for row, _, _ in pairs], [row.nbytes for row, _, _ in pairs], [measured for _, _, measured in pairs]
-    )
+    errors = [dataset.error(value, measured) for _, value, measured in pairs]
+    base: list[float] = []
+    if dataset.unit != "points":  # shares have no operations and bytes
+        base = (
+            baseline_errors(*zip(*((row.flops, row.nbytes, measured) for row, _, measured in pairs))) if pairs else []
+        )
     out: Result = dict(summary(errors))
     out["judged_rows"] = len(pairs)
     out["baseline_mean_pct"] = summary(base)["mean_pct"]

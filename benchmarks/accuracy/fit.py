@@ -15,7 +15,6 @@ from pathlib import Path
 from benchmarks.accuracy.evaluate import judged, sample
 from benchmarks.accuracy.pool import Pool, PoolError, config_path
 from benchmarks.accuracy.rows import DataSet
-from benchmarks.accuracy.stats import error_pct
 
 MAX_FITTED = 6
 STEPS = (Fraction(13, 10), Fraction(11, 10), Fraction(103, 100))
@@ -33,19 +32,25 @@ class Key:
 
 FITTED: dict[str, list[Key]] = {
     "tpuv4-like": [
-        Key("matrix.rate.f16", "ratio", "rows a cycle of an fp16 product, which the MXU has not as a native type"),
-        Key("noc.memory_bytes_per_cycle", "B", "memory bandwidth that streams reach"),
+        Key("matrix.rate.f16", "ratio", "rows a cycle of an fp16 product, which is no native type of the MXU"),
+        Key("dram.clock", "MHz", "pin rate that streams reach; published is the rate of the pins"),
         Key("cmd.launch_gap", "ns", "from the end of a fused kernel to the start of the next"),
-        Key("vector.passes.cast", "ratio", "vector passes of a conversion: results to fp16"),
+        Key("vector.passes.cast", "ratio", "vector passes of a conversion: results to fp16, without native support"),
+        Key("matrix.pipeline_cycles", "", "from the last row into the array to its last result"),
     ],
     "tpuv3-like": [
-        Key("noc.memory_bytes_per_cycle", "B", "memory bandwidth that one core reaches"),
+        Key("dram.clock", "MHz", "pin rate that one core reaches; published is the rate of the pins, for two cores"),
         Key("cmd.launch_gap", "ns", "from the end of a fused kernel to the start of the next"),
     ],
     "wormhole_l1": [
-        Key("core.instance_cycles", "", "start of a program on the grid: dispatch over the NoC, first tiles"),
-        Key("sram.word_bytes", "B", "rate at which the unpacker takes tiles from L1"),
-        Key("noc.memory_bytes_per_cycle", "B", "what all cores together draw from DRAM or other L1s"),
+        Key("core.instance_cycles", "", "start of a program on the grid"),
+        Key("sram.word_bytes", "B", "rate at which the unpackers take tiles from L1"),
+    ],
+    "gemmini-16": [
+        Key("core.issue_cycles", "", "a command through the reservation station"),
+        Key("core.semaphore_cycles", "", "completion of a command to the issue of one that waits for it"),
+        Key("dma.descriptor_cycles", "", "address translation and first request of a transfer"),
+        Key("matrix.pipeline_cycles", "", "results through the accumulator's write port"),
     ],
 }
 
@@ -80,7 +85,7 @@ def loss_of(found: list[tuple[DataSet, Path]], pool: Pool, limit: int | None) ->
         rows = sample(dataset.read(path, dataset.profile), limit)
         pairs = judged(rows, pool.predict(dataset, rows, dataset.profile))
         if pairs:
-            means[dataset.name] = statistics.fmean(abs(error_pct(value, measured)) for _, value, measured in pairs)
+            means[dataset.name] = statistics.fmean(abs(dataset.error(value, measured)) for _, value, measured in pairs)
     return (statistics.fmean(means.values()) if means else float("inf")), means
 
 

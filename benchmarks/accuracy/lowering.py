@@ -11,14 +11,20 @@ Rules by operator class, never by shape.
 
 from __future__ import annotations
 
+from typing import Any
+
 from benchmarks.accuracy.rows import Call
 
 Calls = list[tuple[int, Call]]
 FUSED = "best"
 
 
-def gemm(m: int, n: int, k: int, dtype: str, batch: int = 1, out: str | None = None) -> Calls:
-    call: Call = {"op": "gemm", "m": m, "n": n, "k": k, "dtype": dtype}
+GELU_TANH = 3  # kern_activation_t
+
+
+def gemm(m: int, n: int, k: int, dtype: str, batch: int = 1, out: str | None = None, **epilogue: Any) -> Calls:
+    """epilogue: activation, residual: done on the way out, as XLA fuses elementwise consumers of a product."""
+    call: Call = {"op": "gemm", "m": m, "n": n, "k": k, "dtype": dtype, **epilogue}
     if batch > 1:
         call["batch"] = batch
     if out:
@@ -78,17 +84,13 @@ def attention(heads: int, seq: int, dim: int, dtype: str, mapping: str) -> Calls
 def encoder_block(seq: int, hidden: int, heads: int, dtype: str, mapping: str) -> Calls:
     """A BERT block: three projections, attention, output projection, two norms, feed-forward of 4 x hidden."""
     inner = 4 * hidden
-    add = pointwise(seq, hidden, "add", dtype)
     norm = layer_norm(seq, hidden, dtype, mapping)
     return [
         *(3 * gemm(seq, hidden, hidden, dtype)),
         *attention(heads, seq, hidden // heads, dtype, mapping),
-        *gemm(seq, hidden, hidden, dtype),
-        *add,
+        *gemm(seq, hidden, hidden, dtype, residual=True),
         *norm,
-        *gemm(seq, inner, hidden, dtype),
-        *pointwise(seq, inner, "gelu", dtype),
-        *gemm(seq, hidden, inner, dtype),
-        *add,
+        *gemm(seq, inner, hidden, dtype, activation=GELU_TANH),
+        *gemm(seq, hidden, inner, dtype, residual=True),
         *norm,
     ]

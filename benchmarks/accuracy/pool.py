@@ -70,7 +70,7 @@ class Pool:
         if row.refused:
             return Prediction(None, row.refused)
         machine = self.machine(dataset, row, mapping)
-        ps, clock = 0, 1
+        ps, clock, causes = 0, 1, 0
         counters = {"launches": 0.0, "macs": 0.0, "padded_macs": 0.0, "dram_bytes": 0.0}
         for times, call in row.calls:
             reply = self._times[machine, call_key(call)]
@@ -79,9 +79,11 @@ class Pool:
                 return Prediction(None, reason)
             ps += times * reply["ps"]
             clock = reply["clock_hz"]
+            causes += times * sum(reply["causes_ps"].get(cause, 0) for cause in row.causes)
             for name in counters:
                 counters[name] += times * reply[name]
-        return Prediction(dataset.in_unit(ps, clock), "", counters)
+        value = 100.0 * causes / ps if row.causes else dataset.in_unit(ps, clock)
+        return Prediction(value, "", counters)
 
 
 def config_path(config: str) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 Call = dict[str, Any]
+DATA = Path(__file__).resolve().parent / "data"
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Row:
     measured : in the unit of the set; None where the file has no such column
     options : config keys that this row's measurement changed (a math fidelity, an array size)
     refused : why there is no prediction
+    causes : the prediction is the share of these causes in the matrix engine's time, per cent; empty: it is the time
     """
 
     name: str
@@ -33,6 +35,7 @@ class Row:
     measured: float | None = None
     options: tuple[tuple[str, str], ...] = ()
     refused: str = ""
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,12 @@ class DataSet:
 
     pattern : glob of the file in the data folder
     config : configs/<config>.ini
-    unit : "us", "ns" or "cycles" (of the core clock of the config)
+    unit : "us", "ns" or "cycles" (of the core clock of the config); "points": per cent, whose errors are differences
     profile : mapping profile of the chip's compiler, "best" where there is none
     read : (file, mapping) -> rows; must not look at the measured column to build calls
     options : config keys in force for the whole set (an ideal memory)
     is_fitted : whether its rows serve as calibration
+    is_table : a small published table; the repository's is used where the data folder has none
     tool : predicts all rows of a file without the kernel library (replays), in the unit of the set
     """
 
@@ -59,12 +63,19 @@ class DataSet:
     options: tuple[tuple[str, str], ...] = ()
     is_fitted: bool = True
     tool: Callable[[Path], dict[str, float]] | None = None
+    is_table: bool = False
     note: str = ""
     limit_pct: float | None = None
 
     def find(self, folder: Path) -> Path | None:
         found = sorted(folder.glob(self.pattern))
+        if not found and self.is_table:
+            found = sorted(DATA.glob(self.pattern))
         return found[0] if found else None
+
+    def error(self, predicted: float, measured: float) -> float:
+        """Per cent of the measured value; percentage points where the values are per cent."""
+        return predicted - measured if self.unit == "points" else 100.0 * (predicted - measured) / measured
 
     def in_unit(self, ps: int, clock_hz: int) -> float:
         if self.unit == "us":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.accuracy.rows import DataSet
-from benchmarks.accuracy.sets import gemmini, scalesim, tenstorrent, tpuv3, tpuv4, tpuv6e, wormhole
+from benchmarks.accuracy.sets import gemmini, scalesim, tables, tenstorrent, tpuv3, tpuv4, tpuv6e, wormhole
 
 SETS: list[DataSet] = [
     *tpuv3.SETS,
@@ -13,6 +13,7 @@ SETS: list[DataSet] = [
     *gemmini.SETS,
     *scalesim.SETS,
     *tpuv6e.SETS,
+    *tables.SETS,
 ]
 
 

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.accuracy.device import find_libraries
-from benchmarks.accuracy.pool import PoolError, config_path
+from benchmarks.accuracy.pool import ROOT, PoolError, config_path
 from benchmarks.accuracy.rows import DataSet, Row, unique
 
 CONFIG = "wormhole_reads"
+TOOL = "wormhole_replay"
 
 
 def read(path: Path, mapping: str) -> list[Row]:
@@ -34,9 +35,10 @@ def read(path: Path, mapping: str) -> list[Row]:
 
 def replay(*arguments: str) -> Callable[[Path], dict[str, float]]:
     def run(path: Path) -> dict[str, float]:
-        tool = find_libraries()[2].with_name("wormhole_replay")
-        if not tool.exists():
-            raise PoolError(f"{tool} is not built (target wormhole_replay)")
+        places = [find_libraries()[2].parent, *sorted(ROOT.glob("build/*/bin"), key=lambda p: -p.stat().st_mtime)]
+        tool = next((place / TOOL for place in places if (place / TOOL).exists()), None)
+        if tool is None:
+            raise PoolError(f"{TOOL} is not built: ninja -C build/NAME {TOOL}")
         command = [str(tool), str(path), "-c", str(config_path(CONFIG)), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
