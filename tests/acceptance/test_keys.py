@@ -97,6 +97,8 @@ class Chip:
     def effect(self, key: str) -> str:
         """What a small change of the key changes; empty: nothing."""
         companion = COMPANIONS.get(key, "") if self.keys["noc.type"] == "crossbar" or not key.startswith("noc.") else ""
+        if self.keys["dma.queues"] == "1":  # the probe's programs load and store on queues of their own
+            companion = ",".join(part for part in (companion, "dma.queues=2") if part)
         base = self.numbers(companion)
         assert not base.startswith("refused"), f"{self.name} {companion}: {base}"
         summary, is_dead = "", False
@@ -170,6 +172,10 @@ def test_every_key_has_an_effect(name, chips):
     keys = [key for key in chip.keys if key not in LABELS + FALLBACK and key != "host.clock"]
     # An energy table serves several chips: its rows for types that this array lacks say nothing here.
     lacks = {f"energy.mac.{key.rpartition('.')[2]}" for key, text in chip.keys.items() if key.startswith("matrix.rate.") and text == "0"}
+    if chip.keys["dma.queues"] == "1":
+        lacks.add("dma.queues")
+    if chip.keys["dram.trefi"] == "0":  # no refresh: how it would be done is left at the defaults
+        lacks |= {"dram.refresh", "dram.refresh_stagger", "dram.trfc", "dram.trfcpb", "dram.trefipb", "energy.dram_refresh"}
     keys = [key for key in keys if key not in lacks]
     if name not in WHOLE:
         keys = keys[CONFIGS.index(name) * 3 % SPOT :: SPOT]
