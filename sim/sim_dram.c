@@ -464,6 +464,6 @@ uint32_t sim_dram_channels(const sim_dram_t *dram) {
 
 uint32_t sim_dram_channel_at(const sim_dram_t *dram, uint64_t address, uint64_t *out_bytes) {
     uint64_t run = UINT64_C(1) << (dram->map.channel.shift + dram->map.burst_shift);
-    *out_bytes = dram->map.channel.bits == 0 ? UINT64_MAX - address : run - address % run;
+    *out_bytes = dram->map.channels == 1 ? UINT64_MAX - address : run - address % run;
     return sim_dram_map_bank(&dram->map, address >> dram->map.burst_shift).channel;
 }

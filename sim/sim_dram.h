@@ -16,7 +16,8 @@
  *
  * dram.mapping lists address fields from most to least significant, e.g. "ro-ba-co-ch-co16-bg":
  * row, bank, channel, bank group, column; "coN" takes N bursts, "co" alone what is left of a row.
- * Everything but rows is a power of two (refused otherwise). The bursts of one request in one
+ * Everything but rows and channels is a power of two (refused otherwise); a number of channels that
+ * is none (12, 96) is the rest of a division. The bursts of one request in one
  * channel and one row number take turns over the bank groups that the low bits name, as a
  * controller's queue would order them. dram.hash = true permutes the banks by the low row bits and
  * the channels by the bits above the channel field. Operands of the canonical placement (numbered

@@ -102,10 +102,14 @@ typedef struct sim_dram_map {
     sim_dram_field_t channel, group, bank, row;
     sim_dram_field_t column[SIM_DRAM_MAX_COLUMN_FIELDS];
     uint32_t column_fields;
+    uint32_t channels;
+    uint32_t divisor; /* channels, where that is no power of two: they have no bits, see
+                         sim_dram_map_divide; else 0 */
     uint8_t burst_shift, total_bits;
     uint8_t segment_bits;       /* the low bits that are column or bank group */
     uint64_t hash_mask;         /* row bits that permute the banks; 0: no hash */
     uint64_t channel_hash_mask; /* bits of the channel that are permuted; 0: no hash */
+    bool is_channel_hashed;     /* the same where channels are a divisor: rotated */
 } sim_dram_map_t;
 
 typedef struct sim_dram_place {
@@ -131,6 +135,22 @@ static inline uint64_t sim_dram_fold(uint64_t bits, uint32_t width, uint32_t gro
 }
 
 /*
+ * Channels whose number is no power of two: the burst index above the channel field's place is
+ * divided by it. The rest is the channel, rotated by the quotient's two low digits when hashed; the
+ * quotient takes the place of what was divided, so that the other fields lie as if one bit pattern
+ * named them all. The operand's number (canonical placement) stays apart.
+ */
+static inline uint64_t sim_dram_map_divide(const sim_dram_map_t *map, uint64_t burst,
+                                           uint64_t *out_channel) {
+    uint32_t shift = map->channel.shift, place = SIM_DRAM_PLACEMENT_BITS - map->burst_shift;
+    uint64_t offset = burst & ((UINT64_C(1) << place) - 1), operand = burst - offset;
+    uint64_t number = offset >> shift, quotient = number / map->divisor;
+    uint64_t turn = map->is_channel_hashed ? quotient + quotient / map->divisor : 0;
+    *out_channel = (number + turn) % map->divisor;
+    return operand | quotient << shift | (offset & ((UINT64_C(1) << shift) - 1));
+}
+
+/*
  * Everything but the column. The hash spreads rows that would meet in one bank (bank and group
  * XORed with the folded row) and strides that would meet in one channel (channel XORed with the
  * folded bits above it). Operands of the canonical placement, numbered by the high bits, start in
@@ -138,6 +158,14 @@ static inline uint64_t sim_dram_fold(uint64_t bits, uint32_t width, uint32_t gro
  */
 static inline sim_dram_place_t sim_dram_map_bank(const sim_dram_map_t *map, uint64_t burst) {
     uint32_t bank_bits = map->bank.bits, group_bits = map->group.bits;
+    uint64_t channel;
+    if (map->divisor != 0) {
+        burst = sim_dram_map_divide(map, burst, &channel);
+    } else {
+        uint64_t above =
+            sim_dram_fold(burst >> (map->channel.shift + map->channel.bits), map->channel.bits, 4);
+        channel = sim_dram_field_get(map->channel, burst) ^ (above & map->channel_hash_mask);
+    }
     uint64_t row = sim_dram_field_get(map->row, burst) | (burst >> map->total_bits)
                                                              << map->row.bits;
     uint64_t operand = burst >> (SIM_DRAM_PLACEMENT_BITS - map->burst_shift);
@@ -146,9 +174,6 @@ static inline sim_dram_place_t sim_dram_map_bank(const sim_dram_map_t *map, uint
         sim_dram_field_get(map->bank, burst) ^ operand ^ sim_dram_fold(hashed, bank_bits, 8);
     uint64_t group = sim_dram_field_get(map->group, burst) ^ operand >> bank_bits ^
                      sim_dram_fold(hashed >> bank_bits, group_bits, 8);
-    uint64_t above =
-        sim_dram_fold(burst >> (map->channel.shift + map->channel.bits), map->channel.bits, 4);
-    uint64_t channel = sim_dram_field_get(map->channel, burst) ^ (above & map->channel_hash_mask);
     return (sim_dram_place_t){
         .row = row,
         .channel = (uint32_t)channel,

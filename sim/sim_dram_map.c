@@ -34,6 +34,17 @@ static sim_status_t bits_of(const sim_config_t *config, const char *key, uint8_t
     return SIM_OK;
 }
 
+/* Any number: one that is no power of two takes no bits, the rest of a division names it. */
+static void count_channels(parser_t *parser, const sim_config_t *config) {
+    sim_dram_map_t *map = parser->map;
+    uint64_t channels = sim_config_u64(config, "dram.channels");
+    map->channels = (uint32_t)channels;
+    if (is_power_of_two(channels))
+        parser->bits_of_channel = log2_of(channels);
+    else
+        map->divisor = (uint32_t)channels;
+}
+
 static sim_status_t bad(const parser_t *parser, const char *field, const char *reason) {
     return sim_error_set(parser->err, SIM_ERROR_CONFIG, "dram.mapping = %s: field \"%s\": %s",
                          parser->text, field, reason);
@@ -69,7 +80,7 @@ static sim_status_t check_all(parser_t *parser, char *const field[], uint32_t co
         if (status != SIM_OK) return status;
     }
     if (!parser->has_row) return bad(parser, "ro", "missing");
-    if (!parser->has_channel && parser->bits_of_channel > 0) return bad(parser, "ch", "missing");
+    if (!parser->has_channel && parser->map->channels > 1) return bad(parser, "ch", "missing");
     if (!parser->has_group && parser->bits_of_group > 0) return bad(parser, "bg", "missing");
     if (!parser->has_bank && parser->bits_of_bank > 0) return bad(parser, "ba", "missing");
     if (parser->column_bits_named > parser->bits_of_column)
@@ -111,7 +122,7 @@ static sim_status_t place(parser_t *parser, const char *field, uint8_t *shift) {
 /* Low bits that are column or bank group: a channel's and a row's worth of consecutive bursts. */
 static uint8_t segment_bits(const sim_dram_map_t *map) {
     uint8_t end = map->row.shift;
-    if (map->channel.bits > 0 && map->channel.shift < end) end = map->channel.shift;
+    if (map->channels > 1 && map->channel.shift < end) end = map->channel.shift;
     if (map->bank.bits > 0 && map->bank.shift < end) end = map->bank.shift;
     return end;
 }
@@ -141,8 +152,10 @@ static sim_status_t count_rows(parser_t *parser, const sim_config_t *config) {
     uint8_t others =
         (uint8_t)(parser->map->burst_shift + parser->bits_of_channel + parser->bits_of_group +
                   parser->bits_of_bank + parser->bits_of_column);
-    uint64_t rows = sim_config_u64(config, "dram.bytes") >> others;
-    if (rows == 0 || rows << others != sim_config_u64(config, "dram.bytes"))
+    uint64_t row_of_every_bank =
+        (parser->map->divisor == 0 ? 1 : (uint64_t)parser->map->divisor) << others;
+    uint64_t rows = sim_config_u64(config, "dram.bytes") / row_of_every_bank;
+    if (rows == 0 || rows * row_of_every_bank != sim_config_u64(config, "dram.bytes"))
         return sim_error_set(parser->err, SIM_ERROR_CONFIG,
                              "dram.bytes is not a multiple of one row of every bank");
     if (!is_power_of_two(rows) && strncmp(parser->text, "ro", 2) != 0)
@@ -157,8 +170,8 @@ sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_m
     *out_map = (sim_dram_map_t){0};
     parser_t parser = {.map = out_map, .text = sim_config_str(config, "dram.mapping"), .err = err};
     uint8_t row_bits = 0;
+    count_channels(&parser, config);
     sim_status_t status = bits_of(config, "dram.burst_bytes", &out_map->burst_shift, err);
-    if (status == SIM_OK) status = bits_of(config, "dram.channels", &parser.bits_of_channel, err);
     if (status == SIM_OK) status = bits_of(config, "dram.bank_groups", &parser.bits_of_group, err);
     if (status == SIM_OK)
         status = bits_of(config, "dram.banks_per_group", &parser.bits_of_bank, err);
@@ -174,6 +187,7 @@ sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_m
     if (sim_config_u64(config, "dram.hash") != 0) {
         out_map->hash_mask = (UINT64_C(1) << out_map->row.bits) - 1;
         out_map->channel_hash_mask = (UINT64_C(1) << out_map->channel.bits) - 1;
+        out_map->is_channel_hashed = true;
     }
     return SIM_OK;
 }
@@ -181,6 +195,8 @@ sim_status_t sim_dram_map_init(const sim_config_t *config, sim_dram_map_t *out_m
 sim_dram_place_t sim_dram_map_decode(const sim_dram_map_t *map, uint64_t address) {
     uint64_t burst = address >> map->burst_shift;
     sim_dram_place_t place = sim_dram_map_bank(map, burst);
+    uint64_t channel;
+    if (map->divisor != 0) burst = sim_dram_map_divide(map, burst, &channel);
     uint32_t at = 0;
     for (uint32_t i = 0; i < map->column_fields; i++) {
         place.column |= (uint32_t)(sim_dram_field_get(map->column[i], burst) << at);
@@ -197,5 +213,5 @@ uint64_t sim_dram_map_stripe_bytes(const sim_dram_map_t *map) {
         uint32_t column_end = (uint32_t)map->column[i].shift + map->column[i].bits;
         if (column_end > end) end = column_end;
     }
-    return UINT64_C(1) << (end + map->burst_shift);
+    return (map->divisor == 0 ? 1 : (uint64_t)map->divisor) << (end + map->burst_shift);
 }

@@ -6,9 +6,8 @@
 
 /* 4 channels x 2 groups x 4 banks x 8 bursts x 32 B: 8 KiB of one row of every bank; 128 rows in 1
  * MiB. */
-#define SMALL                                                                                      \
-    "dram.bytes=1MiB,dram.channels=4,dram.bank_groups=2,dram.banks_per_group=4,dram.row_bytes="    \
-    "256B,dram.burst_bytes=32B,"
+#define BANKS "dram.bank_groups=2,dram.banks_per_group=4,dram.row_bytes=256B,dram.burst_bytes=32B,"
+#define SMALL "dram.bytes=1MiB,dram.channels=4," BANKS
 
 static sim_dram_map_t map_of(const char *overrides) {
     sim_config_t *config = config_new("default", overrides);
@@ -24,28 +23,77 @@ static const char *const mappings[] = {
     "ba-ro-co-bg-ch",  "ch-bg-ba-ro-co",      "co-ro-ba-bg-ch",
     "ro-ba-bg-ch-co8", "ro-co4-bg-co2-ba-ch", "ro-ba-co2-co2-bg-co2-ch"};
 
+/* Every burst of `channels` x 1 MiB has a place of its own. */
+static void check_bijection(const char *mapping, bool is_hashed, uint32_t channels) {
+    char overrides[300];
+    (void)snprintf(overrides, sizeof overrides,
+                   BANKS "dram.channels=%u,dram.bytes=%uMiB,dram.mapping=%s,dram.hash=%s", channels,
+                   channels, mapping, is_hashed ? "true" : "false");
+    sim_dram_map_t map = map_of(overrides);
+    uint8_t *seen = calloc(channels, 32768);
+    cr_assert_not_null(seen);
+    for (uint64_t burst = 0; burst < 32768 * (uint64_t)channels; burst++) {
+        sim_dram_place_t at = sim_dram_map_decode(&map, burst * 32 + burst % 32);
+        cr_assert_lt(at.channel, channels);
+        cr_assert_lt(at.group, 2);
+        cr_assert_lt(at.bank, 4);
+        cr_assert_lt(at.column, 8);
+        cr_assert_lt(at.row, 512);
+        uint64_t index =
+            (((at.row * channels + at.channel) * 2 + at.group) * 4 + at.bank) * 8 + at.column;
+        cr_assert_eq(seen[index]++, 0, "%s, %u channels: burst %d", mapping, channels, (int)burst);
+    }
+    free(seen);
+}
+
 Test(dram_map, is_a_bijection) {
+    static const uint32_t channels[] = {1, 3, 4, 6, 12};
     for (size_t m = 0; m < sizeof mappings / sizeof mappings[0]; m++)
-        for (int hash = 0; hash < 2; hash++) {
-            char overrides[300];
-            (void)snprintf(overrides, sizeof overrides, SMALL "dram.mapping=%s,dram.hash=%s",
-                           mappings[m], hash ? "true" : "false");
-            sim_dram_map_t map = map_of(overrides);
-            uint8_t *seen = calloc(1, 32768);
-            cr_assert_not_null(seen);
-            for (uint64_t burst = 0; burst < 32768; burst++) {
-                sim_dram_place_t at = sim_dram_map_decode(&map, burst * 32 + burst % 32);
-                cr_assert_lt(at.channel, 4);
-                cr_assert_lt(at.group, 2);
-                cr_assert_lt(at.bank, 4);
-                cr_assert_lt(at.column, 8);
-                cr_assert_lt(at.row, 128);
-                uint64_t index =
-                    (((at.row * 4 + at.channel) * 2 + at.group) * 4 + at.bank) * 8 + at.column;
-                cr_assert_eq(seen[index]++, 0, "%s: burst %d", mappings[m], (int)burst);
-            }
-            free(seen);
+        for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++) {
+            check_bijection(mappings[m], false, channels[c]);
+            check_bijection(mappings[m], true, channels[c]);
         }
+}
+
+#define TWELVE                                                                                     \
+    BANKS "dram.channels=12,dram.bytes=3MiB,dram.mapping=ro-ba-co-ch-co4-bg,"
+
+Test(dram_map, twelve_channels_take_turns) {
+    sim_dram_map_t map = map_of(TWELVE "dram.hash=false");
+    /* one bank group bit and two column bits below: 8 bursts to a channel, then the next one */
+    for (uint64_t burst = 0; burst < 98304; burst += 5) {
+        sim_dram_place_t at = sim_dram_map_decode(&map, burst * 32);
+        uint64_t turn = burst / 8 / 12;
+        cr_assert_eq(at.channel, burst / 8 % 12);
+        cr_assert_eq(at.group, burst & 1);
+        cr_assert_eq(at.column, (burst >> 1 & 3) | (turn & 1) << 2);
+        cr_assert_eq(at.bank, turn >> 1 & 3);
+        cr_assert_eq(at.row, turn >> 3);
+    }
+    cr_assert_eq(map.segment_bits, 3);
+    cr_assert_eq(sim_dram_map_stripe_bytes(&map), 12 * 8 * 32 * 2);
+}
+
+Test(dram_map, the_hash_spreads_strides_over_twelve_channels) {
+    sim_dram_map_t map = map_of(TWELVE "dram.hash=true");
+    uint32_t turn = 0, turns = 0;
+    for (uint64_t i = 0; i < 12; i++) {
+        turn |= 1u << sim_dram_map_decode(&map, i * 12 * 256).channel;
+        turns |= 1u << sim_dram_map_decode(&map, i * 144 * 256).channel;
+    }
+    cr_assert_eq(turn, 4095);  /* the stride of a whole turn over the channels */
+    cr_assert_eq(turns, 4095); /* of twelve turns */
+}
+
+Test(dram_map, operands_lie_alike_in_twelve_channels) {
+    sim_dram_map_t map = map_of(TWELVE "dram.hash=true");
+    for (uint64_t address = 0; address < 65536; address += 96) {
+        sim_dram_place_t a = sim_dram_map_decode(&map, address),
+                         b = sim_dram_map_decode(
+                             &map, address + (UINT64_C(5) << SIM_DRAM_PLACEMENT_BITS));
+        cr_assert_eq(a.channel, b.channel); /* time must not hang on the operand's number */
+        cr_assert_neq(a.row, b.row);
+    }
 }
 
 Test(dram_map, fields_lie_where_the_mapping_says) {
@@ -129,7 +177,8 @@ Test(dram_map, wrong_mappings_are_refused_by_name) {
         {"dram.mapping=ro-ba-bg-ch-co-co3", "power of two"},
         {"dram.mapping=ro-ba-bg-ch-co-co+4", "power of two"},
         {"dram.mapping=ro-ba-bg-ch-co-ch", "named twice"},
-        {"dram.channels=12,dram.bytes=12GiB", "dram.channels = 12"},
+        {"dram.bank_groups=3,dram.bytes=12GiB", "dram.bank_groups = 3"},
+        {"dram.channels=12,dram.bytes=12GiB,dram.mapping=ro-ba-bg-co", "\"ch\": missing"},
         {"dram.mapping=ba-ro-bg-ch-co,dram.bytes=24GiB", "no power of two"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
