@@ -6,6 +6,7 @@
 #define DEV_MACHINE_H
 
 #include "device/vnpu_isa.h"
+#include "sim/sim_bank.h"
 #include "sim/sim_config.h"
 #include "sim/sim_dma.h"
 #include "sim/sim_link.h"
@@ -28,6 +29,7 @@ typedef struct dev_machine {
     uint32_t dma_queues;
     uint64_t sram_bytes, acc_bytes;
     uint64_t sram_bytes_per_cycle, acc_bytes_per_cycle;
+    sim_bank_spec_t sram_banks, acc_banks;
     uint32_t sram_latency_cycles;
     uint64_t dram_bytes;
     sim_link_spec_t link;

@@ -6,15 +6,15 @@
 
 void timing_energy_matrix(dev_timing_t *timing, const sim_matrix_op_t *op, vnpu_dtype_t dtype) {
     uint64_t *count = timing->actions[VNPU_ENERGY_MATRIX].count;
-    uint64_t bytes[2];
+    sim_bank_use_t use[2];
     sim_energy_action_t action = SIM_ENERGY_MAC_I8;
     if (dtype == VNPU_F32) action = SIM_ENERGY_MAC_F32;
     if (dtype == VNPU_BF16) action = SIM_ENERGY_MAC_BF16;
     if (dtype == VNPU_F16) action = SIM_ENERGY_MAC_F16;
-    sim_matrix_bytes(&timing->machine.matrix, op, bytes);
+    sim_matrix_use(&timing->machine.matrix, op, use);
     count[action] += (uint64_t)op->m * op->k * op->n;
-    count[SIM_ENERGY_SRAM_BYTE] += bytes[0];
-    count[SIM_ENERGY_ACC_BYTE] += bytes[1];
+    count[SIM_ENERGY_SRAM_BYTE] += use[0].bytes;
+    count[SIM_ENERGY_ACC_BYTE] += use[1].bytes;
 }
 
 static void count_class(uint64_t *count, sim_vector_class_t cls, uint64_t elems) {
@@ -34,8 +34,8 @@ void timing_energy_vector(dev_timing_t *timing, const sim_vector_op_t *op, uint6
     uint64_t *count = timing->actions[VNPU_ENERGY_VECTOR].count;
     count_class(count, op->cls, elems);
     count_class(count, op->cls2, elems);
-    count[SIM_ENERGY_SRAM_BYTE] += op->sram_bytes;
-    count[SIM_ENERGY_ACC_BYTE] += op->acc_bytes;
+    count[SIM_ENERGY_SRAM_BYTE] += op->sram.bytes;
+    count[SIM_ENERGY_ACC_BYTE] += op->acc.bytes;
 }
 
 void timing_energy_dma(dev_timing_t *timing, const sim_dma_op_t *op) {

@@ -37,13 +37,20 @@ static void view_of(const timing_queue_t *queue, uint16_t index, dev_view_t *vie
     dev_view_make(view, &timing->placed.program->ap[index], &queue->cursor, &timing->placed, queue->core->grid_pos);
 }
 
-/* Bytes that really pass a port: a broadcast dimension (stride 0) is read once. */
-static uint64_t port_bytes(const dev_view_t *view) {
-    uint64_t elems = 1;
+/* What a view costs at the ports of its memory. A broadcast dimension (stride 0) is read once. */
+static sim_bank_use_t port_use(const dev_machine_t *machine, const dev_view_t *view) {
+    sim_bank_walk_t walk = {.base = view->base, .run_bytes = view->elem_bytes, .ndims = view->ndims};
     for (uint32_t d = 0; d < view->ndims; d++) {
-        if (view->stride[d] != 0) elems *= view->size[d];
+        walk.size[d] = view->size[d];
+        walk.stride[d] = view->stride[d] * (int64_t)view->elem_bytes;
     }
-    return elems * view->elem_bytes;
+    return sim_bank_use(view->space == VNPU_SPACE_SRAM ? &machine->sram_banks : &machine->acc_banks, &walk);
+}
+
+/* Operands of one instruction pass side by side. */
+static void add_use(sim_bank_use_t *sum, sim_bank_use_t one) {
+    sum->bytes += one.bytes;
+    if (one.cycles > sum->cycles) sum->cycles = one.cycles;
 }
 
 /* `keep` saves the preload only when the array really holds this tile: the same place and shape as the product before. */
@@ -77,6 +84,11 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     op->in_bytes = a.elem_bytes;
     op->weight_bytes = b.elem_bytes;
     op->out_bytes = c.elem_bytes;
+    if (timing->machine.sram_banks.has_conflicts) {
+        op->in = port_use(&timing->machine, &a);
+        op->weights = port_use(&timing->machine, &b);
+    }
+    if (timing->machine.acc_banks.has_conflicts) op->out = port_use(&timing->machine, &c);
     const sim_matrix_spec_t *spec = &timing->machine.matrix;
     timing->record->macs += (uint64_t)op->m * op->k * op->n;
     timing->record->padded_macs += sim_matrix_padded_macs(spec, op->m, op->k, op->n);
@@ -137,8 +149,8 @@ static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
         dev_view_t one;
         view_of(queue, operand[i], &one);
         if (one.count == 0) return false;
-        if (one.space == VNPU_SPACE_SRAM) op->sram_bytes += port_bytes(&one);
-        if (one.space == VNPU_SPACE_ACC) op->acc_bytes += port_bytes(&one);
+        if (one.space == VNPU_SPACE_SRAM) add_use(&op->sram, port_use(&timing->machine, &one));
+        if (one.space == VNPU_SPACE_ACC) add_use(&op->acc, port_use(&timing->machine, &one));
         bool is_rows = (is_reduction && i == 0) || i == 4;
         if (!is_rows) view[shaped++] = one;
     }
@@ -159,6 +171,14 @@ static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
     op->op.owner = slot;
     sim_vector_submit(queue->core->vector, op);
     return true;
+}
+
+/* A DMA engine repeats what it broadcasts; with conflicts it takes whole words. */
+static uint64_t local_bytes(const dev_machine_t *machine, const dev_view_t *view) {
+    uint64_t bytes = view->count * view->elem_bytes;
+    if (!machine->sram_banks.has_conflicts) return bytes;
+    uint64_t whole = port_use(machine, view).bytes;
+    return whole > bytes ? whole : bytes;
 }
 
 static void dram_walk(const dev_view_t *view, sim_dma_op_t *op) {
@@ -247,8 +267,8 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
             count_dram(timing, op, far->count * far->elem_bytes);
         }
         op->sram_bytes = 0;
-        if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += dst.count * dst.elem_bytes;
-        if (has_source && src.space == VNPU_SPACE_SRAM) op->sram_bytes += src.count * src.elem_bytes;
+        if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(&timing->machine, &dst);
+        if (has_source && src.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(&timing->machine, &src);
     }
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;

@@ -202,24 +202,33 @@ uint64_t sim_matrix_cold_cycles(const sim_matrix_spec_t *spec, uint32_t m, uint3
     return op.array_cycles;
 }
 
-void sim_matrix_bytes(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op, uint64_t bytes[2]) {
-    bytes[0] = bytes[1] = 0;
+/* An operand of `elems` elements that passes `times`, beside others of the same memory. */
+static void add_use(sim_bank_use_t *sum, sim_bank_use_t once, uint64_t elems, uint32_t elem_bytes,
+                    uint64_t times) {
+    sum->bytes += (once.bytes != 0 ? once.bytes : elems * elem_bytes) * times;
+    if (once.cycles * times > sum->cycles) sum->cycles = once.cycles * times;
+}
+
+void sim_matrix_use(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
+                    sim_bank_use_t out_use[2]) {
+    out_use[0] = out_use[1] = (sim_bank_use_t){0};
     if (op->m == 0 || op->k == 0 || op->n == 0) return;
     part_t part = share_of(spec, op->m, op->k, op->n);
     uint64_t row_folds = part.row_folds, col_folds = part.col_folds;
-    uint64_t input = (uint64_t)op->m * op->k * op->in_bytes;
-    uint64_t weights = (uint64_t)op->k * op->n * op->weight_bytes;
-    uint64_t results = (uint64_t)op->m * op->n * op->out_bytes;
     bool is_kept = op->keep_weights && row_folds * col_folds == 1;
+    uint64_t in_times = col_folds, weight_times = 1;
     switch (spec->dataflow) {
-    case SIM_WEIGHT_STATIONARY: bytes[0] = input * col_folds + (is_kept ? 0 : weights); break;
-    case SIM_INPUT_STATIONARY: bytes[0] = input + weights * col_folds; break;
-    case SIM_OUTPUT_STATIONARY: bytes[0] = input * col_folds + weights * row_folds; break;
+    case SIM_WEIGHT_STATIONARY: weight_times = is_kept ? 0 : 1; break;
+    case SIM_INPUT_STATIONARY: in_times = 1, weight_times = col_folds; break;
+    case SIM_OUTPUT_STATIONARY: weight_times = row_folds; break;
     }
+    add_use(&out_use[0], op->in, (uint64_t)op->m * op->k, op->in_bytes, in_times);
+    add_use(&out_use[0], op->weights, (uint64_t)op->k * op->n, op->weight_bytes, weight_times);
     /* Every k fold writes its sums; all but the first read them again, the first one when it
      * accumulates. Sums that stay in the array are written once. */
     uint64_t k_folds = spec->dataflow == SIM_OUTPUT_STATIONARY ? 1 : row_folds;
-    bytes[1] = results * (2 * k_folds - 1 + op->accumulate);
+    add_use(&out_use[1], op->out, (uint64_t)op->m * op->n, op->out_bytes,
+            2 * k_folds - 1 + op->accumulate);
 }
 
 /* ---- the unit ------------------------------------------------------------ */
@@ -250,11 +259,11 @@ static void begin(sim_matrix_t *unit, sim_matrix_op_t *op) {
     unit->is_used = true;
     op->op.start = sim_clock_tick(clock, start);
     sim_tick_t min_ticks = sim_clock_tick(clock, start + op->array_cycles) - op->op.start;
-    uint64_t bytes[2];
-    sim_matrix_bytes(&unit->spec, op, bytes);
+    sim_bank_use_t use[2];
+    sim_matrix_use(&unit->spec, op, use);
     unit->current = op;
     op->span.owner = unit;
-    sim_span_start(unit->engine, &op->span, clock, op->op.start, min_ticks, unit->share, bytes,
+    sim_span_start(unit->engine, &op->span, clock, op->op.start, min_ticks, unit->share, use,
                    on_array_free);
 }
 

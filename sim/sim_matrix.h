@@ -83,6 +83,8 @@ typedef struct sim_matrix_op {
     bool accumulate;
     uint32_t in_bytes, weight_bytes, out_bytes; /* per element */
     uint32_t pieces;                            /* loads of what stays in the array; 0 means 1 */
+    /* What passing each operand once costs at the ports; bytes 0: as many as it has elements. */
+    sim_bank_use_t in, weights, out;
     /* private */
     sim_span_t span;
     sim_tick_t submitted;
@@ -126,9 +128,9 @@ uint64_t sim_matrix_stream_cycles(const sim_matrix_spec_t *spec, uint32_t stream
 uint64_t sim_matrix_fill_cycles(const sim_matrix_spec_t *spec);
 /* From the last step into the array to its results, without the rest of a drain. */
 uint64_t sim_matrix_latency_cycles(const sim_matrix_spec_t *spec);
-/* Bytes that one operation moves through the scratchpad [0] and the accumulator [1]. */
-void sim_matrix_bytes(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
-                      uint64_t out_bytes[2]);
+/* What one operation moves through the scratchpad [0] and the accumulator [1]. */
+void sim_matrix_use(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
+                    sim_bank_use_t out_use[2]);
 /* start -> end of one operation that finds the array idle and cold, no memory limits. */
 uint64_t sim_matrix_cold_cycles(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n,
                                 sim_ratio_t rate);

@@ -108,6 +108,8 @@ static const sim_key_t KEYS[] = {
      "Width of a scratchpad bank.", false},
     {"sram", "latency_cycles", SIM_TYPE_CYCLES, "8", 0, 65536, NULL,
      "Core cycles of a scratchpad read: part of the latency of matrix and vector work.", false},
+    {"sram", "conflicts", SIM_TYPE_ENUM, "none", 0, 0, "none|strides",
+     "strides: an operand takes whole words, from the banks that its strides visit.", false},
 
     {"acc", "bytes", SIM_TYPE_BYTES, NULL, KI, GI, NULL,
      "Accumulator memory of a core: results of the matrix unit.", false},
@@ -115,6 +117,8 @@ static const sim_key_t KEYS[] = {
      "Accumulator banks; bandwidth = banks x word_bytes per core cycle.", false},
     {"acc", "word_bytes", SIM_TYPE_BYTES, NULL, 1, 64 * KI, NULL,
      "Width of an accumulator bank.", false},
+    {"acc", "conflicts", SIM_TYPE_ENUM, "none", 0, 0, "none|strides",
+     "strides: an operand takes whole words, from the banks that its strides visit.", false},
 
     {"dma", "queues", SIM_TYPE_COUNT, NULL, 1, 4, NULL,
      "DMA queues of a core, each with an engine of its own.", false},

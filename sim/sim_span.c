@@ -51,16 +51,20 @@ static void on_start(sim_engine_t *engine, sim_event_t *event) {
 
 void sim_span_start(sim_engine_t *engine, sim_span_t *span, const sim_clock_t *clock,
                     sim_tick_t start, sim_tick_t min_ticks, sim_share_t *const share[2],
-                    const uint64_t bytes[2], sim_span_fn on_end) {
+                    const sim_bank_use_t use[2], sim_span_fn on_end) {
     if (min_ticks == 0) sim_bug("sim_span", sim_now(engine), "an operation without time");
     span->on_end = on_end;
     span->clock = clock;
     span->min_ticks = min_ticks;
     span->pending = 0;
     for (int i = 0; i < 2; i++) {
-        span->share[i] = bytes[i] > 0 ? share[i] : NULL;
-        span->stream[i] = (sim_stream_t){
-            .on_end = on_stream_end, .owner = span, .bytes = bytes[i], .min_ticks = min_ticks};
+        sim_tick_t port_ticks = sim_clock_tick(clock, use[i].cycles);
+        span->share[i] = use[i].bytes > 0 ? share[i] : NULL;
+        span->stream[i] =
+            (sim_stream_t){.on_end = on_stream_end,
+                           .owner = span,
+                           .bytes = use[i].bytes,
+                           .min_ticks = port_ticks > min_ticks ? port_ticks : min_ticks};
     }
     if (start == sim_now(engine)) {
         begin(engine, span);

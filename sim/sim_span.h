@@ -6,6 +6,7 @@
 #ifndef SIM_SPAN_H
 #define SIM_SPAN_H
 
+#include "sim/sim_bank.h"
 #include "sim/sim_op.h"
 #include "sim/sim_share.h"
 
@@ -24,12 +25,12 @@ struct sim_span {
     uint32_t pending;
 };
 
-/* A span of `min_ticks` >= 1 whose first tick is `start` (not before now) and that moves bytes[i]
- * through share[i] (NULL: ideal, no bytes: not used). on_end runs at its end, phase COMPLETE.
- * Everything is borrowed until then. */
+/* A span of `min_ticks` >= 1 whose first tick is `start` (not before now) and that moves use[i]
+ * through share[i] (NULL: ideal, no bytes: not used), in no fewer cycles than use[i] says. on_end
+ * runs at its end, phase COMPLETE. Everything is borrowed until then. */
 void sim_span_start(sim_engine_t *engine, sim_span_t *span, const sim_clock_t *clock,
                     sim_tick_t start, sim_tick_t min_ticks, sim_share_t *const share[2],
-                    const uint64_t bytes[2], sim_span_fn on_end);
+                    const sim_bank_use_t use[2], sim_span_fn on_end);
 /* Once ended, a span can wait for one more instant (an operation's `done`), tick >= now; then
  * on_end runs. */
 void sim_span_wait(sim_engine_t *engine, sim_span_t *span, sim_tick_t tick, sim_span_fn on_end);

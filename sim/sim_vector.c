@@ -89,10 +89,10 @@ void sim_vector_submit(sim_vector_t *unit, sim_vector_op_t *op) {
     uint64_t cycles = sim_vector_cycles(&unit->spec, op->outer, op->inner, op->cls, op->cls2);
     op->op.start = sim_clock_tick(clock, start);
     sim_tick_t min_ticks = sim_clock_tick(clock, start + cycles) - op->op.start;
-    uint64_t bytes[2] = {op->sram_bytes, op->acc_bytes};
+    sim_bank_use_t use[2] = {op->sram, op->acc};
     unit->current = op;
     op->span.owner = unit;
-    sim_span_start(unit->engine, &op->span, clock, op->op.start, min_ticks, unit->share, bytes,
+    sim_span_start(unit->engine, &op->span, clock, op->op.start, min_ticks, unit->share, use,
                    on_lanes_free);
 }
 

@@ -2,7 +2,7 @@
  * Vector unit: `lanes` elements per pass. One operation over `outer` rows of `inner` elements takes
  *   startup + outer * ceil(inner / lanes) * (passes(class) + passes(class2)) cycles
  * (+ outer-independent tail of reduce_tail cycles for reductions); operand bytes stream through the
- * SRAM and accumulator shares. Rates: NKI's public engine model, ONNXim; docs/timing.md. Causes:
+ * SRAM and accumulator shares, in no fewer cycles than their banks need (sim_bank.h). Rates: NKI's public engine model, ONNXim; docs/timing.md. Causes:
  * startup and tail FILL_DRAIN; elements that do not fill the last vector UNUSED_LANES (cycles * (1
  * - elements / (vectors * lanes)), rounded down); stretch SRAM_CONFLICT.
  */
@@ -36,7 +36,7 @@ typedef struct sim_vector_op {
     sim_op_t op; /* first */
     uint64_t outer, inner;
     sim_vector_class_t cls, cls2;
-    uint64_t sram_bytes, acc_bytes; /* read + written */
+    sim_bank_use_t sram, acc; /* of all operands together: bytes read + written, most cycles */
     /* private */
     sim_span_t span;
 } sim_vector_op_t;

@@ -87,6 +87,30 @@ Test(timing, a_vector_operation_takes_its_closed_form) {
     bench_close(&bench);
 }
 
+/* 64 elements whose words all lie in one bank, written side by side. */
+Test(timing, strides_that_meet_one_bank_take_a_cycle_a_word) {
+    static const char *const TEXT =
+        ".program one\n.sram 16384\n.acc 4096\n.ap x sram f32 base=0 dims=[64:%u]\n"
+        ".ap y sram f32 base=8192 dims=[64:1]\n.queue vector0\nv_unary.copy dst=y src0=x\n";
+    for (int has_conflicts = 0; has_conflicts < 2; has_conflicts++) {
+        bench_t bench;
+        bench_open(&bench, has_conflicts ? "sram.conflicts=strides,sram.banks=16,sram.word_bytes=4B"
+                                         : "sram.banks=16,sram.word_bytes=4B");
+        char text[400];
+        (void)snprintf(text, sizeof text, TEXT, 16u);
+        uint64_t cycles = bench_cycles(&bench, text, 1) - lead_in(&bench);
+        uint64_t form = sim_vector_cycles(&bench.machine.vector, 1, 64, SIM_VECTOR_CAST, SIM_VECTOR_NONE);
+        uint64_t bytes = 2 * 64 * 4 / 64; /* through 64 bytes a cycle */
+        if (form < bytes) form = bytes;
+        if (has_conflicts) form = 64;
+        cr_assert_eq(cycles, form + bench.machine.vector.pipeline_cycles);
+        (void)snprintf(text, sizeof text, TEXT, 17u);
+        cycles = bench_cycles(&bench, text, 1) - lead_in(&bench);
+        cr_assert_lt(cycles, 64);
+        bench_close(&bench);
+    }
+}
+
 Test(timing, a_product_takes_its_closed_form) {
     bench_t bench;
     bench_open(&bench, NULL);

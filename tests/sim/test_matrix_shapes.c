@@ -505,3 +505,25 @@ Test(shapes, a_switch_where_nothing_is_loaded_is_refused) {
     }
     sim_engine_destroy(engine);
 }
+
+/* ---- banks --------------------------------------------------------------- */
+
+Test(shapes, banks_that_an_operand_meets_limit_the_stream) {
+    sim_matrix_spec_t spec = bench_spec(SIM_WEIGHT_STATIONARY, 16, 16);
+    for (uint64_t cycles = 49; cycles <= 51; cycles++) { /* two folds of columns: 16 + 2 x 50 */
+        sim_engine_t *engine = engine_new();
+        sim_share_t sram, acc;
+        sim_share_init(&sram, engine, &spec.clock, 4096);
+        sim_share_init(&acc, engine, &spec.clock, 4096);
+        sim_matrix_op_t op = bench_op(50, 16, 32);
+        op.in = (sim_bank_use_t){.bytes = 3200, .cycles = cycles + 8}; /* read once per fold */
+        op.out = (sim_bank_use_t){.bytes = 12800, .cycles = 100};
+        bench_run(engine, &spec, &sram, &acc, &op, 1);
+        uint64_t own = 116, port = 2 * (cycles + 8);
+        cr_assert_eq(op.op.end, (port > own ? port : own) * TICKS, "%d", (int)cycles);
+        cr_assert_eq(cycles_of(&op.op, SIM_CAUSE_SRAM_CONFLICT), port > own ? port - own : 0);
+        cr_assert_eq(sram.total_bytes, 2 * 3200 + 16 * 32);
+        cr_assert_eq(acc.total_bytes, 12800);
+        sim_engine_destroy(engine);
+    }
+}

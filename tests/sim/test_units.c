@@ -95,8 +95,8 @@ Test(units, nothing_is_allocated_while_they_run) {
         sim_vector_op_t vector = {.outer = 10,
                                   .inner = 1000 + i,
                                   .cls = SIM_VECTOR_DIV,
-                                  .sram_bytes = 80000,
-                                  .acc_bytes = 40000};
+                                  .sram = {.bytes = 80000},
+                                  .acc = {.bytes = 40000}};
         sim_dma_op_t dma = {.kind = i % 2 ? SIM_DMA_READ : SIM_DMA_WRITE,
                             .base = i * 7919,
                             .ndims = 2,
@@ -149,7 +149,7 @@ Test(units, matrix_and_vector_share_the_scratchpad) {
         sim_matrix_op_t m = {
             .m = 896, .k = 128, .n = 128, .rate = {1, 1}, .in_bytes = 4, .weight_bytes = 4};
         sim_vector_op_t v = {
-            .outer = 1024, .inner = 128, .cls = SIM_VECTOR_ALU, .sram_bytes = 1024 * 512};
+            .outer = 1024, .inner = 128, .cls = SIM_VECTOR_ALU, .sram = {.bytes = 1024 * 512}};
         watch(&m.op, count);
         watch(&v.op, count);
         sim_matrix_submit(matrix, &m);

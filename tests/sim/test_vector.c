@@ -74,8 +74,8 @@ Test(vector, start_end_and_done) {
             bench_t bench;
             bench_init(&bench, &spec, 4096);
             sim_vector_op_t op = op_of(&bench, 5, inner[i], cls, SIM_VECTOR_NONE);
-            op.sram_bytes = 5 * inner[i] * 8;
-            op.acc_bytes = 5 * inner[i] * 4;
+            op.sram.bytes = 5 * inner[i] * 8;
+            op.acc.bytes = 5 * inner[i] * 4;
             sim_vector_submit(bench.unit, &op);
             cr_assert_not(sim_vector_can_submit(bench.unit));
             uint64_t cycles = sim_vector_cycles(&spec, 5, inner[i], cls, SIM_VECTOR_NONE);
@@ -84,8 +84,8 @@ Test(vector, start_end_and_done) {
             expect_at(bench.engine, &bench.count[1], 1, (cycles + 4) * TICKS);
             expect_causes_sum(&op.op);
             cr_assert_eq(op.op.cause[SIM_CAUSE_SRAM_CONFLICT], 0);
-            cr_assert_eq(bench.sram.total_bytes, op.sram_bytes);
-            cr_assert_eq(bench.acc.total_bytes, op.acc_bytes);
+            cr_assert_eq(bench.sram.total_bytes, op.sram.bytes);
+            cr_assert_eq(bench.acc.total_bytes, op.acc.bytes);
             bench_fini(&bench);
         }
     }
@@ -111,7 +111,7 @@ Test(vector, scratchpad_conflicts_stretch) {
     bench_t bench;
     bench_init(&bench, &spec, 256);
     sim_vector_op_t op = op_of(&bench, 32, 128, SIM_VECTOR_ALU, SIM_VECTOR_NONE);
-    op.sram_bytes = 256 * 96; /* 48 cycles of work, 96 cycles of bytes */
+    op.sram.bytes = 256 * 96; /* 48 cycles of work, 96 cycles of bytes */
     sim_vector_submit(bench.unit, &op);
     expect_at(bench.engine, &bench.count[0], 1, 96 * TICKS);
     expect_causes_sum(&op.op);
@@ -142,7 +142,7 @@ Test(vector, a_reset_gives_the_same_again) {
     sim_op_t first = {0};
     for (int run = 0; run < 3; run++) {
         sim_vector_op_t op = op_of(&bench, 9, 333, SIM_VECTOR_TRANSCENDENTAL, SIM_VECTOR_REDUCE);
-        op.sram_bytes = 77777;
+        op.sram.bytes = 77777;
         sim_vector_submit(bench.unit, &op);
         if (run == 1) { /* cut short */
             (void)sim_engine_run_until(bench.engine, 100);
@@ -171,4 +171,20 @@ Test(vector, spec_comes_from_the_config) {
     cr_assert_eq(spec.passes[SIM_VECTOR_DIV].num * 2, spec.passes[SIM_VECTOR_DIV].den * 7);
     cr_assert_eq(spec.passes[SIM_VECTOR_CAST].num * 4, spec.passes[SIM_VECTOR_CAST].den);
     sim_config_destroy(config);
+}
+
+Test(vector, banks_that_an_operand_meets_limit_it) {
+    sim_vector_spec_t spec = spec_of(128);
+    for (uint64_t cycles = 47; cycles <= 49; cycles++) { /* 16 + 32 of its own */
+        bench_t bench;
+        bench_init(&bench, &spec, 4096);
+        sim_vector_op_t op = op_of(&bench, 32, 128, SIM_VECTOR_ALU, SIM_VECTOR_NONE);
+        op.sram = (sim_bank_use_t){.bytes = 64, .cycles = cycles};
+        sim_vector_submit(bench.unit, &op);
+        sim_engine_run(bench.engine);
+        uint64_t more = cycles > 48 ? cycles - 48 : 0;
+        cr_assert_eq(op.op.end - op.op.start, (48 + more) * TICKS);
+        cr_assert_eq(op.op.cause[SIM_CAUSE_SRAM_CONFLICT], more * TICKS);
+        bench_fini(&bench);
+    }
 }

@@ -1,0 +1,79 @@
+#include "sim/sim_bank.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t gcd(uint64_t a, uint64_t b) {
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static uint64_t distance(int64_t stride) {
+    return stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
+}
+
+static uint64_t plain_bytes(const sim_bank_walk_t *walk) {
+    uint64_t bytes = walk->run_bytes;
+    for (uint32_t d = 0; d < walk->ndims; d++)
+        if (walk->stride[d] != 0) bytes *= walk->size[d];
+    return bytes;
+}
+
+/* The run with the dimensions that continue it, or follow within the word that it ends in. */
+static uint64_t whole_run(const sim_bank_spec_t *spec, const sim_bank_walk_t *walk,
+                          bool is_inside[SIM_BANK_MAX_DIMS]) {
+    uint64_t run = walk->run_bytes;
+    for (uint32_t d = walk->ndims; d-- > 0;) {
+        uint64_t step = distance(walk->stride[d]);
+        is_inside[d] = step <= run || step < spec->word_bytes;
+        if (!is_inside[d]) {
+            memset(is_inside, 0, d * sizeof *is_inside);
+            break;
+        }
+        if (step != 0 && walk->size[d] > 1) run += (walk->size[d] - 1) * step;
+    }
+    return run;
+}
+
+sim_bank_use_t sim_bank_use(const sim_bank_spec_t *spec, const sim_bank_walk_t *walk) {
+    if (!spec->has_conflicts) return (sim_bank_use_t){.bytes = plain_bytes(walk)};
+    bool is_inside[SIM_BANK_MAX_DIMS];
+    uint64_t word = spec->word_bytes, run = whole_run(spec, walk, is_inside);
+    uint64_t run_words = (walk->base % word + run + word - 1) / word;
+    uint64_t words = run_words, visited = least(run_words, spec->banks), common = spec->banks;
+    for (uint32_t d = 0; d < walk->ndims; d++) {
+        if (is_inside[d] || walk->stride[d] == 0 || walk->size[d] == 1) continue;
+        uint64_t step = distance(walk->stride[d]);
+        uint64_t shared = step % word == 0 ? gcd(spec->banks, step / word) : 1;
+        words *= walk->size[d];
+        visited = least(visited * least(walk->size[d], spec->banks / shared), spec->banks);
+        common = gcd(common, shared);
+    }
+    visited = least(visited, least(run_words, common) * (spec->banks / common));
+    uint64_t per_cycle = visited * spec->ports;
+    return (sim_bank_use_t){.bytes = words * word, .cycles = (words + per_cycle - 1) / per_cycle};
+}
+
+static uint64_t get(const sim_config_t *config, const char *section, const char *key) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "%s.%s", section, key);
+    return sim_config_u64(config, name);
+}
+
+sim_bank_spec_t sim_bank_spec_from_config(const sim_config_t *config, const char *section) {
+    bool is_sram = strcmp(section, "sram") == 0;
+    return (sim_bank_spec_t){
+        .banks = (uint32_t)get(config, section, "banks"),
+        .ports = is_sram ? (uint32_t)get(config, section, "ports_per_bank") : 1,
+        .word_bytes = (uint32_t)get(config, section, "word_bytes"),
+        .has_conflicts = get(config, section, "conflicts") != 0,
+    };
+}

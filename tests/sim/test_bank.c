@@ -1,0 +1,126 @@
+#include <criterion/criterion.h>
+
+#include "sim/sim_bank.h"
+#include "tests/sim/units.h"
+
+static const sim_bank_spec_t SIXTEEN = {
+    .banks = 16, .ports = 1, .word_bytes = 16, .has_conflicts = true};
+
+/* `count` runs of `run` bytes, `stride` bytes apart. */
+static sim_bank_use_t use_of(const sim_bank_spec_t *spec, uint64_t run, uint64_t count,
+                             int64_t stride) {
+    sim_bank_walk_t walk = {
+        .run_bytes = run, .ndims = 1, .size = {count}, .stride = {stride}};
+    return sim_bank_use(spec, &walk);
+}
+
+Test(bank, dense_bytes_use_every_bank) {
+    sim_bank_use_t use = use_of(&SIXTEEN, 4, 1024, 4);
+    cr_assert_eq(use.bytes, 4096);
+    cr_assert_eq(use.cycles, 16); /* 256 words over 16 banks */
+    use = use_of(&SIXTEEN, 4, 1025, 4);
+    cr_assert_eq(use.bytes, 4112);
+    cr_assert_eq(use.cycles, 17);
+}
+
+Test(bank, the_stride_decides_how_many_banks_it_visits) {
+    /* B / gcd(B, s): stride in words, cycles of 64 accesses */
+    static const struct {
+        int64_t words;
+        uint64_t cycles;
+    } cases[] = {{1, 4}, {2, 8}, {3, 4}, {4, 16}, {5, 4}, {8, 32}, {16, 64}, {17, 4}, {24, 32}, {32, 64}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            sim_bank_use_t use = use_of(&SIXTEEN, 4, 64, sign * 16 * cases[i].words);
+            cr_assert_eq(use.cycles, cases[i].cycles, "stride of %d words", (int)cases[i].words);
+            cr_assert_eq(use.bytes, 64 * 16); /* whole words */
+        }
+}
+
+Test(bank, every_port_counts) {
+    sim_bank_spec_t spec = SIXTEEN;
+    spec.ports = 2;
+    cr_assert_eq(use_of(&spec, 4, 64, 256).cycles, 32);
+    cr_assert_eq(use_of(&spec, 4, 65, 256).cycles, 33);
+}
+
+Test(bank, few_elements_visit_few_banks) {
+    cr_assert_eq(use_of(&SIXTEEN, 4, 1, 16).cycles, 1);
+    cr_assert_eq(use_of(&SIXTEEN, 4, 3, 32).cycles, 1); /* three words in three banks */
+    cr_assert_eq(use_of(&SIXTEEN, 4, 8, 32).cycles, 1);
+    cr_assert_eq(use_of(&SIXTEEN, 4, 9, 32).cycles, 2); /* the ninth is in the first bank */
+    /* two rows of one bank each, in two banks: strides of 16 and 1 words */
+    sim_bank_walk_t walk = {
+        .run_bytes = 4, .ndims = 2, .size = {100, 2}, .stride = {16 * 16, 16}};
+    cr_assert_eq(sim_bank_use(&SIXTEEN, &walk).cycles, 100);
+}
+
+Test(bank, runs_take_whole_words) {
+    sim_bank_walk_t walk = {.base = 12, .run_bytes = 8, .ndims = 1, .size = {10}, .stride = {64}};
+    sim_bank_use_t use = sim_bank_use(&SIXTEEN, &walk); /* two words each, 4 apart: 8 banks */
+    cr_assert_eq(use.bytes, 10 * 32);
+    cr_assert_eq(use.cycles, 3);
+    walk.base = 8;
+    use = sim_bank_use(&SIXTEEN, &walk);
+    cr_assert_eq(use.bytes, 10 * 16);
+    cr_assert_eq(use.cycles, 3); /* ten words in 4 banks */
+}
+
+Test(bank, neighbours_in_a_word_come_together) {
+    sim_bank_use_t use = use_of(&SIXTEEN, 4, 64, 8); /* every second element: 64 * 8 - 4 bytes */
+    cr_assert_eq(use.bytes, 512);
+    cr_assert_eq(use.cycles, 2);
+    sim_bank_walk_t walk = {
+        .run_bytes = 4, .ndims = 2, .size = {8, 16}, .stride = {64, 4}}; /* dense rows */
+    use = sim_bank_use(&SIXTEEN, &walk);
+    cr_assert_eq(use.bytes, 512);
+    cr_assert_eq(use.cycles, 2);
+}
+
+Test(bank, a_broadcast_is_read_once) {
+    sim_bank_walk_t walk = {.run_bytes = 4, .ndims = 2, .size = {8, 16}, .stride = {0, 256}};
+    sim_bank_use_t use = sim_bank_use(&SIXTEEN, &walk);
+    cr_assert_eq(use.bytes, 256);
+    cr_assert_eq(use.cycles, 16);
+}
+
+Test(bank, without_conflicts_a_byte_is_a_byte) {
+    sim_bank_spec_t spec = SIXTEEN;
+    spec.has_conflicts = false;
+    sim_bank_use_t use = use_of(&spec, 4, 64, 256);
+    cr_assert_eq(use.bytes, 256);
+    cr_assert_eq(use.cycles, 0);
+}
+
+/* The closed form beside an enumeration of the accesses: never optimistic where the walk is long
+ * enough to visit its banks evenly. */
+Test(bank, beside_an_enumeration) {
+    for (int64_t outer = 1; outer <= 40; outer++)
+        for (int64_t inner = 1; inner <= 20; inner++) {
+            uint64_t hits[16] = {0}, most = 0;
+            for (int64_t i = 0; i < 16; i++)
+                for (int64_t j = 0; j < 16; j++)
+                    hits[(uint64_t)(i * outer + j * inner) % 16]++;
+            for (int b = 0; b < 16; b++)
+                most = hits[b] > most ? hits[b] : most;
+            sim_bank_walk_t walk = {.run_bytes = 16,
+                                    .ndims = 2,
+                                    .size = {16, 16},
+                                    .stride = {outer * 16, inner * 16}};
+            if (inner == 1) continue; /* merged into one run: words between are read once */
+            cr_assert_eq(sim_bank_use(&SIXTEEN, &walk).cycles, most, "strides %d and %d",
+                         (int)outer, (int)inner);
+        }
+}
+
+Test(bank, the_configuration_says_so) {
+    sim_config_t *config = config_new("default", "sram.conflicts=strides,sram.ports_per_bank=2");
+    sim_bank_spec_t sram = sim_bank_spec_from_config(config, "sram"),
+                    acc = sim_bank_spec_from_config(config, "acc");
+    cr_assert(sram.has_conflicts && !acc.has_conflicts);
+    cr_assert_eq(sram.ports, 2);
+    cr_assert_eq(acc.ports, 1);
+    cr_assert_eq(sram.banks, sim_config_u64(config, "sram.banks"));
+    cr_assert_eq(acc.word_bytes, sim_config_u64(config, "acc.word_bytes"));
+    sim_config_destroy(config);
+}
