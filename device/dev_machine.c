@@ -28,8 +28,8 @@ static void read_core(dev_machine_t *machine, const sim_config_t *config) {
     machine->acc_bytes = sim_config_u64(config, "acc.bytes");
     machine->acc_bytes_per_cycle =
         sim_config_u64(config, "acc.banks") * sim_config_u64(config, "acc.word_bytes");
-    machine->sram_banks = sim_bank_spec_from_config(config, "sram");
-    machine->acc_banks = sim_bank_spec_from_config(config, "acc");
+    machine->sram_banks = sim_bank_spec_of_sram(config);
+    machine->acc_banks = sim_bank_spec_of_acc(config);
     machine->dram_bytes = sim_config_u64(config, "dram.bytes");
     machine->placement_physical = sim_config_u64(config, "dram.placement") == 1;
 }

@@ -1,6 +1,5 @@
 #include "sim/sim_bank.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static uint64_t gcd(uint64_t a, uint64_t b) {
@@ -62,18 +61,20 @@ sim_bank_use_t sim_bank_use(const sim_bank_spec_t *spec, const sim_bank_walk_t *
     return (sim_bank_use_t){.bytes = words * word, .cycles = (words + per_cycle - 1) / per_cycle};
 }
 
-static uint64_t get(const sim_config_t *config, const char *section, const char *key) {
-    char name[32];
-    (void)snprintf(name, sizeof name, "%s.%s", section, key);
-    return sim_config_u64(config, name);
+sim_bank_spec_t sim_bank_spec_of_sram(const sim_config_t *config) {
+    return (sim_bank_spec_t){
+        .banks = (uint32_t)sim_config_u64(config, "sram.banks"),
+        .ports = (uint32_t)sim_config_u64(config, "sram.ports_per_bank"),
+        .word_bytes = (uint32_t)sim_config_u64(config, "sram.word_bytes"),
+        .has_conflicts = sim_config_u64(config, "sram.conflicts") != 0,
+    };
 }
 
-sim_bank_spec_t sim_bank_spec_from_config(const sim_config_t *config, const char *section) {
-    bool is_sram = strcmp(section, "sram") == 0;
+sim_bank_spec_t sim_bank_spec_of_acc(const sim_config_t *config) {
     return (sim_bank_spec_t){
-        .banks = (uint32_t)get(config, section, "banks"),
-        .ports = is_sram ? (uint32_t)get(config, section, "ports_per_bank") : 1,
-        .word_bytes = (uint32_t)get(config, section, "word_bytes"),
-        .has_conflicts = get(config, section, "conflicts") != 0,
+        .banks = (uint32_t)sim_config_u64(config, "acc.banks"),
+        .ports = 1,
+        .word_bytes = (uint32_t)sim_config_u64(config, "acc.word_bytes"),
+        .has_conflicts = sim_config_u64(config, "acc.conflicts") != 0,
     };
 }

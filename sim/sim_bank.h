@@ -36,8 +36,8 @@ typedef struct sim_bank_use {
     uint64_t cycles; /* no fewer, however idle the memory is; 0: no limit */
 } sim_bank_use_t;
 
-/* Reads sram.* or acc.* (`section`). */
-sim_bank_spec_t sim_bank_spec_from_config(const sim_config_t *config, const char *section);
+sim_bank_spec_t sim_bank_spec_of_sram(const sim_config_t *config);
+sim_bank_spec_t sim_bank_spec_of_acc(const sim_config_t *config);
 sim_bank_use_t sim_bank_use(const sim_bank_spec_t *spec, const sim_bank_walk_t *walk);
 
 #endif

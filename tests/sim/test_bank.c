@@ -115,8 +115,8 @@ Test(bank, beside_an_enumeration) {
 
 Test(bank, the_configuration_says_so) {
     sim_config_t *config = config_new("default", "sram.conflicts=strides,sram.ports_per_bank=2");
-    sim_bank_spec_t sram = sim_bank_spec_from_config(config, "sram"),
-                    acc = sim_bank_spec_from_config(config, "acc");
+    sim_bank_spec_t sram = sim_bank_spec_of_sram(config),
+                    acc = sim_bank_spec_of_acc(config);
     cr_assert(sram.has_conflicts && !acc.has_conflicts);
     cr_assert_eq(sram.ports, 2);
     cr_assert_eq(acc.ports, 1);
