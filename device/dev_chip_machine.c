@@ -45,7 +45,8 @@ void chip_properties(const dev_chip_t *chip, vnpu_machine_t *p) {
         .matrix_split = m->matrix.split,
         .matrix_fill_cycles = (uint32_t)sim_matrix_fill_cycles(&m->matrix),
         .matrix_switch_cycles = m->matrix.switch_cycles, .matrix_has_full_folds = m->matrix.has_full_folds,
-        .matrix_f32_pieces = m->matrix_f32_pieces};
+        .matrix_f32_pieces = m->matrix_f32_pieces,
+        .layout_tile = {m->layout_tile[0], m->layout_tile[1]}, .mapping_profile = m->mapping_profile};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
         p->matrix_rate_num[d] = m->matrix_rate[d].num;
         p->matrix_rate_den[d] = m->matrix_rate[d].den;

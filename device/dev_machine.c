@@ -1,5 +1,7 @@
 #include "device/dev_machine.h"
 
+#include "sim/sim_layout.h"
+
 static uint32_t u32(const sim_config_t *config, const char *key) {
     return (uint32_t)sim_config_u64(config, key); /* the schema bounds every such key below 2^32 */
 }
@@ -79,6 +81,9 @@ sim_status_t dev_machine_init(dev_machine_t *machine, const sim_config_t *config
     read_rates(machine, config);
     read_core(machine, config);
     read_command_path(machine, config);
+    machine->mapping_profile = u32(config, "mapping.profile");
+    status = sim_layout_read(sim_config_str(config, "layout.tile"), machine->layout_tile, err);
+    if (status != SIM_OK) return status;
     machine->config_hash = sim_config_hash(config);
     return check(machine, err);
 }

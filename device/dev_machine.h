@@ -38,6 +38,8 @@ typedef struct dev_machine {
     uint64_t host_submit_ps, host_launch_ps, host_query_ps, host_sync_ps;
     uint64_t host_flops, host_bytes_per_s; /* price of a fallback */
     bool host_clock_wall, placement_physical;
+    uint32_t layout_tile[2];  /* rows, columns; 1, 1: none */
+    uint32_t mapping_profile; /* vnpu_mapping_profile_t */
     uint64_t config_hash;
 } dev_machine_t;
 

@@ -10,6 +10,12 @@
 extern "C" {
 #endif
 
+/* Whose compiler maps operators to the chip (mapping.profile, docs/mapping.md). */
+typedef enum vnpu_mapping_profile {
+    VNPU_PROFILE_BEST = 0, /* the kernel library's own search */
+    VNPU_PROFILE_XLA = 1   /* xla-like */
+} vnpu_mapping_profile_t;
+
 /* What a kernel library must know of a chip. dtypes: bit (1 << vnpu_dtype_t). Rates relative to one row per cycle. */
 typedef struct vnpu_machine {
     uint32_t size; /* sizeof(vnpu_machine_t): grows at the end only */
@@ -40,6 +46,8 @@ typedef struct vnpu_machine {
     uint32_t matrix_switch_cycles; /* between a switch to new weights and the next load */
     uint32_t matrix_has_full_folds; /* a partly used array loads or drains all its rows */
     uint32_t matrix_f32_pieces;    /* loads of one f32 operand; 0 means 1 */
+    uint32_t layout_tile[2];  /* rows, columns: tensors are stored in whole tiles; 0 means 1 */
+    uint32_t mapping_profile; /* vnpu_mapping_profile_t */
 } vnpu_machine_t;
 
 #ifdef __cplusplus

@@ -52,6 +52,13 @@ typedef struct kern_tensor {
     int64_t stride[KERN_MAX_DIMS];
 } kern_tensor_t;
 
+/*
+ * Sizes with which a chip stores a tensor (layout.tile): two minor dimensions, chosen so that they pad least and put last,
+ * in whole tiles; of equal padding the smaller leading sizes. A vector is padded to a row of a tile, from a whole tile on to
+ * tiles. Without a tile: `size` as it is. For who allocates; the kernels take any strides. ndims <= KERN_MAX_DIMS, elements.
+ */
+KERN_API_VOID void kern_stored_sizes(const kern_context_t *context, uint32_t ndims, const int64_t *size, int64_t *out_size);
+
 /* ---- pointwise --------------------------------------------------------------------------------------------------- */
 /* An expression over inputs and scalars. Operand codes of a node: input i, scalar i, or an earlier node's value. */
 typedef enum kern_node_kind { KERN_NODE_UNARY, KERN_NODE_BINARY, KERN_NODE_SELECT } kern_node_kind_t;

@@ -5,6 +5,7 @@
 
 #include "driver/vnpu_sim.h"
 #include "kernels/kern_internal.h"
+#include "kernels/kern_profile.h"
 
 /* Stand-in operands lie this far apart, as far as canonical placement puts them. */
 #define OPERAND_SHIFT 40u
@@ -26,7 +27,8 @@ vnpu_status_t kern_plan_check(kern_context_t *context, bool *out_measures) {
                              "VNPU_PLAN=%s: it must be model or measure", text);
         }
     }
-    *out_measures = context->planning == KERN_PLANNING_MEASURE;
+    *out_measures = context->planning == KERN_PLANNING_MEASURE &&
+                    kern_profile_of(&context->machine)->has_trials;
     return VNPU_OK;
 }
 

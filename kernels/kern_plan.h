@@ -9,7 +9,8 @@
  * no simulated time but that of the calls that load and unload the other programs.
  *
  * VNPU_PLAN=model|measure, read when a context is created: `model` trusts the closed form always;
- * `measure` (default) decides as above. A device without time (VNPU_MODE=functional) uses the
+ * `measure` (default) decides as above. A mapping profile other than `best` (kern_profile.h) never
+ * asks the simulator. A device without time (VNPU_MODE=functional) uses the
  * closed form.
  */
 #ifndef KERN_PLAN_H

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "kernels/kern_profile.h"
+
 /* ---- pieces of programs ---- */
 
 static uint32_t operand_buffers(const kern_rows_coder_t *c, uint32_t operand) {
@@ -311,6 +313,8 @@ vnpu_status_t kern_softmax(kern_context_t *context, vnpu_stream_t stream, const 
     if (dim >= one[0].ndims)
         return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "softmax: dimension %u of %u", dim,
                          one[0].ndims);
+    if (kern_profile_of(&context->machine)->splits_softmax)
+        return kern_softmax_split(context, stream, &one[0], &one[1], dim, is_log);
     kern_rows_t call = {.context = context,
                         .stream = stream,
                         .kind = is_log ? KERN_ROWS_LOG_SOFTMAX : KERN_ROWS_SOFTMAX};

@@ -1,5 +1,6 @@
 /* What the keys say together: contradictions (errors), oddities (warnings), peak numbers. */
 #include "sim/sim_config_internal.h"
+#include "sim/sim_layout.h"
 #include "sim/sim_noc.h"
 
 #include <inttypes.h>
@@ -101,6 +102,10 @@ void sim_config_check_errors(const sim_config_t *config, const char *origin,
                          origin, all_banks);
     sim_error_t err = {0};
     if (sim_noc_check(config, &err) != SIM_OK)
+        sim_problems_add(problems, "%s: %s", origin, err.text);
+    uint32_t tile[2];
+    err = (sim_error_t){0};
+    if (sim_layout_read(sim_config_str(config, "layout.tile"), tile, &err) != SIM_OK)
         sim_problems_add(problems, "%s: %s", origin, err.text);
 }
 
@@ -337,4 +342,7 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
     write_noc(config, stream);
     (void)fprintf(stream, "host link %10.4g GB/s of payload each way\n",
                   (double)get(config, "link.bandwidth") * payload / packet / 1e9);
+    (void)fprintf(stream, "mapping   %10s, tensors stored in tiles: %s\n",
+                  sim_config_text(config, "mapping.profile"),
+                  sim_config_text(config, "layout.tile"));
 }

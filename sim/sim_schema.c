@@ -349,6 +349,12 @@ static const sim_key_t KEYS[] = {
     {"energy", "static_mw", SIM_TYPE_COUNT, "0", 0, 10000000, NULL,
      "Milliwatts that the chip draws whatever it does.", false},
 
+    {"layout", "tile", SIM_TYPE_STRING, "none", 3, 15, NULL,
+     "Tiles in which tensors are stored, as 8x128: minor dimensions are padded to whole ones.", false},
+
+    {"mapping", "profile", SIM_TYPE_ENUM, "best", 0, 0, "best|xla-like",
+     "Whose compiler maps operators: this library's search, or a vendor's rules.", false},
+
     {"timing", "data", SIM_TYPE_ENUM, "zero", 0, 0, "zero",
      "What an unknown float reads as where timing mode needs an integer.", false},
 };

@@ -186,6 +186,7 @@ class Device:
         self._kernels = ctypes.CDLL(str(kernels))
         self._driver.vnpu_status_name.restype = ctypes.c_char_p
         self._kernels.kern_error_detail.restype = ctypes.c_char_p
+        self._kernels.kern_stored_sizes.restype = None
         self._kernels.kern_machine.restype = ctypes.POINTER(Machine)
         self._context = ctypes.c_void_p()
         self._check(self._driver.vnpu_init(0), "vnpu_init")
@@ -220,6 +221,12 @@ class Device:
         self._check(status, what)
 
     # ---- operands ----
+
+    def stored(self, shape: Sequence[int]) -> list[int]:
+        """The sizes with which the chip stores a tensor: padded to whole tiles where layout.tile says so."""
+        sizes, out = (ctypes.c_int64 * MAX_DIMS)(*shape), (ctypes.c_int64 * MAX_DIMS)()
+        self._kernels.kern_stored_sizes(self._context, ctypes.c_uint32(len(shape)), sizes, out)
+        return list(out[: len(shape)])
 
     def _alloc(self, nbytes: int) -> int:
         address = ctypes.c_uint64()
@@ -326,7 +333,11 @@ class Device:
 
     def pointwise(self, shape: Sequence[int], func: str, dtype: str = "f32",
                   rows: Sequence[int] = (), cols: Sequence[int] = ()) -> dict[str, Any]:  # fmt: skip
-        """rows: inputs with one value per row (broadcast along the last dimension); cols: with one row for all."""
+        """rows: inputs with one value per row (broadcast along the last dimension); cols: with one row for all.
+
+        Operands have the sizes with which the chip stores them (layout.tile).
+        """
+        shape = self.stored(shape)
         nodes, inputs, scalars = EXPRESSIONS[func]
         call = Pointwise(name=func.encode(), num_inputs=inputs, num_scalars=len(scalars), num_nodes=len(nodes))
         call.out = self.tensor(shape, dtype)

@@ -1,9 +1,9 @@
-"""Composite operators as a vendor's compiler emits them: sequences of library kernels.
+"""Composite operators as a vendor's framework and compiler emit them: sequences of library kernels.
 
 Mapping `best` uses the library's fused kernels. `xla-like` follows XLA for TPU: no fusion across a reduction, so
 
-- softmax: row maximum | exp(x - max) | row sum | divide: six passes over the tensor (reads and writes, counted one by one);
-- layer norm: mean | centre | square and mean | scale by 1/std | weight and bias: eight passes;
+- softmax: four kernels, six passes over the tensor (reads and writes, counted one by one): the kernel library's own rule;
+- layer norm as its primitives: mean | centre | square and mean | scale by 1/std | weight and bias: eight passes;
 - attention: scores by a matrix product, maximum, exp, the sum beside, and the division folded into the second product.
 
 Rules by operator class, never by shape.
@@ -47,15 +47,8 @@ def reduction(rows: int, cols: int, kind: str, dtype: str) -> Calls:
     return [(1, {"op": "reduce", "rows": rows, "cols": cols, "kind": kind, "dtype": dtype})]
 
 
-def softmax(rows: int, cols: int, dtype: str, mapping: str) -> Calls:
-    if mapping == FUSED:
-        return [(1, {"op": "softmax", "rows": rows, "cols": cols, "dtype": dtype})]
-    return [
-        *reduction(rows, cols, "max", dtype),
-        *pointwise(rows, cols, "exp_sub", dtype, (1,)),
-        *reduction(rows, cols, "sum", dtype),
-        *pointwise(rows, cols, "mul", dtype, (1,)),
-    ]
+def softmax(rows: int, cols: int, dtype: str) -> Calls:
+    return [(1, {"op": "softmax", "rows": rows, "cols": cols, "dtype": dtype})]
 
 
 def layer_norm(rows: int, cols: int, dtype: str, mapping: str) -> Calls:

@@ -15,6 +15,7 @@ from benchmarks.accuracy.rows import Call, DataSet, Prediction, Row
 
 ROOT = Path(__file__).resolve().parents[2]
 Options = tuple[tuple[str, str], ...]
+KERNEL_PROFILES = ("best", "xla-like")  # values of mapping.profile
 Machine = tuple[str, Options, str]  # configuration, options, VNPU_PLAN
 
 
@@ -39,8 +40,13 @@ class Pool:
         return Pool(self._jobs, {**self._extra, **extra})
 
     def machine(self, dataset: DataSet, row: Row, mapping: str) -> Machine:
-        """Mapping `best`: the simulator decides between close tilings. A compiler's profile: its cost model decides."""
-        merged = dict(dataset.options)
+        """Mapping `best`: the simulator decides between close tilings, tensors are stored densely. A compiler's profile:
+        its rules, and the layout of the chip; where the kernel library has none of that name, the cost model decides.
+        """
+        merged = {"mapping.profile": mapping if mapping in KERNEL_PROFILES else "best"}
+        if mapping == "best":
+            merged["layout.tile"] = "none"
+        merged.update(dataset.options)
         merged.update(row.options)
         merged.update(self._extra)
         return dataset.config, tuple(sorted(merged.items())), "measure" if mapping == "best" else "model"

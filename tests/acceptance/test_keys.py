@@ -57,6 +57,7 @@ OTHERS = {
     "dram.mapping": ["ro-ba-bg-co-ch", "ro-ch-co-ba-bg"],
     "grid.workers": ["1"],
     "timing.data": ["one"],
+    "layout.tile": ["16x64"],
 }
 
 
@@ -146,7 +147,7 @@ def others(key: str, text: str) -> list[str]:
 def _choices() -> dict[str, list[str]]:
     found = {}
     for line in vnpu("config", "explain").stdout.splitlines():
-        match = re.match(r"(\S+) .* One of: ([a-z0-9_|]+)\.", line)
+        match = re.match(r"(\S+) .* One of: ([a-z0-9_|-]+)\.", line)
         if match:
             found[match[1]] = match[2].split("|")
     return found

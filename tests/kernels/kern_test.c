@@ -10,6 +10,7 @@ const machine_case_t test_machines[] = {
     {"tiny", "dma.queues=1", DEV_EXEC_VALUES},
     {"tiny", "dma.queues=1,grid.cores=2", DEV_EXEC_CHAOS},
     {"tiny", "grid.cores=3", DEV_EXEC_CHAOS},
+    {"tiny", "mapping.profile=xla-like", DEV_EXEC_CHAOS},
 };
 const uint32_t test_num_machines = sizeof test_machines / sizeof test_machines[0];
 

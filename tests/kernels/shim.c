@@ -113,6 +113,8 @@ vnpu_status_t vnpu_device_machine(int device, vnpu_machine_t *out) {
                             .dram_bytes = m->dram_bytes,
                             .dram_bytes_per_s = 800000000000,
                             .dram_latency_ps = 100000,
+                            .layout_tile = {m->layout_tile[0], m->layout_tile[1]},
+                            .mapping_profile = m->mapping_profile,
                             .name = "shim"};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
         out->matrix_rate_num[d] = m->matrix_rate[d].num;

@@ -571,6 +571,7 @@ static bool other_value(const sim_key_t *key, const char *name, const sim_config
         (void)snprintf(candidate[count++], 96, "another");
         (void)snprintf(candidate[count++], 96, "0-3:0"); /* nodes */
         (void)snprintf(candidate[count++], 96, "128:5"); /* rates */
+        (void)snprintf(candidate[count++], 96, "8x128"); /* tiles */
         break;
     case SIM_TYPE_ENUM: {
         if (strchr(key->choices, '|') == NULL) return false; /* one choice */
@@ -666,6 +667,7 @@ Test(config, contradictions_are_errors) {
         {"matrix.switch_cycles=1,matrix.dataflow=output_stationary",
          "matrix.dataflow = output_stationary"},
         {"matrix.operands=broadcast,matrix.overlap=false", "matrix.overlap = false has no effect"},
+        {"layout.tile=8*128", "layout.tile = 8*128: it must be none, or rows x columns"},
         {"matrix.f32=bf16x6,matrix.rate.bf16=0", "matrix.f32 = bf16x6 needs matrix.rate.bf16"},
         {"matrix.f32=bf16x6,matrix.rate.bf16=1/500000000", "is too fine"},
     };
@@ -735,7 +737,7 @@ Test(config, the_summary_tells_peaks) {
         "745.7 GB/s",           "ridge point 160",
         "4096 GB/s a core",     "29.26 GB/s",
         "peak f16        none", "256 GB/s a link, crossbar; 1 memory endpoints send 1024",
-        "20 ns of an idle read"};
+        "20 ns of an idle read", "best, tensors stored in tiles: none"};
     for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++)
         cr_assert_not_null(strstr(text, PARTS[i]), "'%s' lacks '%s'", text, PARTS[i]);
     free(text);

@@ -31,8 +31,9 @@ def _work(name: str, mapping: str) -> tuple[str, lowering.Calls, float, float, s
         return kind, lowering.gemm(m, n, k, DTYPE), 2.0 * m * n * k, BYTES * (m * k + k * n + m * n), ""
     if kind in ("layernorm", "softmax"):
         rows, cols = _sizes(name)
-        lower = lowering.layer_norm if kind == "layernorm" else lowering.softmax
-        return kind, lower(rows, cols, DTYPE, mapping), 8.0 * rows * cols, 2.0 * BYTES * rows * cols, ""
+        is_norm = kind == "layernorm"
+        calls = lowering.layer_norm(rows, cols, DTYPE, mapping) if is_norm else lowering.softmax(rows, cols, DTYPE)
+        return kind, calls, 8.0 * rows * cols, 2.0 * BYTES * rows * cols, ""
     if kind == "attention":
         heads, seq, dim = _sizes(name)
         flops = 4.0 * heads * seq * seq * dim + 5.0 * heads * seq * seq

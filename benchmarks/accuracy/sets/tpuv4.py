@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from benchmarks.accuracy.layout import padded
 from benchmarks.accuracy.rows import DataSet, Row, number, product, read_csv, unique
 
 CONFIG = "tpuv4-like"
@@ -35,9 +34,9 @@ def _shape(text: str) -> list[int]:
     return [int(size) for size in ast.literal_eval(text[text.index("(") :])]
 
 
-def _pointwise(name: str, group: str, shape: list[int], mapping: str, func: str, reads: int, ops: int,
+def _pointwise(name: str, group: str, shape: list[int], func: str, reads: int, ops: int,
                measured: float | None) -> Row:  # fmt: skip
-    call = {"op": "pointwise", "shape": padded(shape, mapping), "func": func, "dtype": "f32"}
+    call = {"op": "pointwise", "shape": shape, "func": func, "dtype": "f32"}
     elems = product(shape)
     return Row(name, group, ((1, call),), float(ops * elems), 4.0 * (reads + 1) * elems, measured)
 
@@ -47,7 +46,7 @@ def read_pointwise(func: str, reads: int):
         table = read_csv(path)
         names = unique(row["kernel_name"] for row in table)
         return [
-            _pointwise(name, func, _shape(row["kernel_name"]), mapping, func, reads, 1, number(row, "avg_duration_us"))
+            _pointwise(name, func, _shape(row["kernel_name"]), func, reads, 1, number(row, "avg_duration_us"))
             for name, row in zip(names, table)
         ]
 
@@ -60,7 +59,7 @@ def read_activations(path: Path, mapping: str) -> list[Row]:
         shape = _shape(row["kernel_shape"])
         for func, ops in ACTIVATIONS.items():
             measured = number(row, f"{func}_avg_duration_us")
-            rows.append(_pointwise(f"{func} {row['kernel_shape']}", func, shape, mapping, func, 1, ops, measured))
+            rows.append(_pointwise(f"{func} {row['kernel_shape']}", func, shape, func, 1, ops, measured))
     names = unique(row.name for row in rows)
     return [Row(**{**vars(row), "name": name}) for name, row in zip(names, rows)]
 

@@ -1,0 +1,11 @@
+#include "kernels/kern_profile.h"
+
+const kern_profile_t *kern_profile_of(const vnpu_machine_t *machine) {
+    static const kern_profile_t profile[] = {
+        [VNPU_PROFILE_BEST] = {.name = "best", .has_trials = true},
+        [VNPU_PROFILE_XLA] = {.name = "xla-like", .splits_softmax = true},
+    };
+    uint32_t count = sizeof profile / sizeof profile[0];
+    uint32_t chosen = machine->mapping_profile;
+    return &profile[chosen < count ? chosen : VNPU_PROFILE_BEST];
+}

@@ -1,0 +1,30 @@
+/*
+ * Mapping profiles: a few rules of a vendor's compiler, by operator class, never by shape
+ * (docs/mapping.md). mapping.profile of the configuration chooses one; `best` has no rules: the
+ * library's fused kernels, and the simulator decides between close tilings. A profile is a row of
+ * the table in kern_profile.c; rules that are more than a flag have a file of their own,
+ * kern_profile_NAME.c.
+ */
+#ifndef KERN_PROFILE_H
+#define KERN_PROFILE_H
+
+#include <stdbool.h>
+
+#include "kernels/kern.h"
+
+typedef struct kern_profile {
+    const char *name;
+    bool has_trials;     /* the simulator decides between close tilings (kern_plan.h) */
+    bool splits_softmax; /* no fusion across a reduction: four kernels, six passes over the tensor */
+} kern_profile_t;
+
+/* Of the machine's mapping_profile; one that this library does not know is `best`. */
+const kern_profile_t *kern_profile_of(const vnpu_machine_t *machine);
+
+/* softmax or log-softmax, not empty, as maximum | exponential | sum | quotient. Operands as in
+ * kern_softmax, at least one dimension. Scratch: two values a row; log-softmax also one tensor. */
+vnpu_status_t kern_softmax_split(kern_context_t *context, vnpu_stream_t stream,
+                                 const kern_tensor_t *out, const kern_tensor_t *in, uint32_t dim,
+                                 bool is_log) __attribute__((warn_unused_result));
+
+#endif

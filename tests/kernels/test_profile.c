@@ -1,0 +1,92 @@
+/* Storage in tiles, and what a profile's rules make of an operator. */
+#include <math.h>
+
+#include "kernels/kern_plan.h"
+#include "kernels/kern_profile.h"
+#include "tests/kernels/kern_test.h"
+
+static kern_context_t *open_with(const char *overrides) {
+    shim_open("default", overrides, DEV_EXEC_VALUES, 3);
+    kern_context_t *context = NULL;
+    cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+    return context;
+}
+
+static void check_sizes(const kern_context_t *context, uint32_t ndims, const int64_t *size,
+                        const int64_t *want) {
+    int64_t got[KERN_MAX_DIMS] = {0};
+    kern_stored_sizes(context, ndims, size, got);
+    for (uint32_t d = 0; d < ndims; d++)
+        cr_assert_eq(got[d], want[d], "dimension %u of %u: %lld, not %lld", d, ndims,
+                     (long long)got[d], (long long)want[d]);
+}
+
+Test(layout, minor_dimensions_pad_least) {
+    kern_context_t *context = open_with("layout.tile=8x128");
+    check_sizes(context, 3, (int64_t[]){16, 16, 16}, (int64_t[]){16, 16, 128});
+    check_sizes(context, 3, (int64_t[]){8, 128, 3}, (int64_t[]){3, 8, 128}); /* no padding at all */
+    check_sizes(context, 2, (int64_t[]){1, 1}, (int64_t[]){8, 128});
+    check_sizes(context, 2, (int64_t[]){128, 8}, (int64_t[]){8, 128}); /* turned */
+    check_sizes(context, 2, (int64_t[]){9, 129}, (int64_t[]){16, 256});
+    check_sizes(context, 1, (int64_t[]){256}, (int64_t[]){256});
+    check_sizes(context, 1, (int64_t[]){1}, (int64_t[]){128});
+    check_sizes(context, 1, (int64_t[]){1023}, (int64_t[]){1024});
+    check_sizes(context, 1, (int64_t[]){1025}, (int64_t[]){2048});
+    check_sizes(context, 2, (int64_t[]){0, 128}, (int64_t[]){0, 128}); /* nothing stays nothing */
+    int64_t none[KERN_MAX_DIMS];
+    kern_stored_sizes(context, 0, NULL, none);
+    test_close(context);
+}
+
+Test(layout, without_tiles_nothing_is_padded) {
+    kern_context_t *context = open_with(NULL);
+    check_sizes(context, 3, (int64_t[]){5, 3, 7}, (int64_t[]){5, 3, 7});
+    check_sizes(context, 1, (int64_t[]){1}, (int64_t[]){1});
+    test_close(context);
+}
+
+static uint64_t launches_of_softmax(const char *overrides, bool is_log, double *out_first) {
+    kern_context_t *context = open_with(overrides);
+    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){24, 200}),
+                  out = test_tensor(VNPU_F32, 2, (int64_t[]){24, 200});
+    for (int64_t i = 0; i < 24 * 200; i++)
+        test_set(&in, i, (double)(i % 7));
+    uint64_t before = shim_launches();
+    test_ok(context, kern_softmax(context, 0, &out, &in, 1, is_log), "softmax");
+    uint64_t launches = shim_launches() - before;
+    *out_first = test_get(&out, 3);
+    test_release(&in), test_release(&out);
+    test_close(context);
+    return launches;
+}
+
+Test(profile, softmax_is_not_fused_across_a_reduction) {
+    for (int is_log = 0; is_log < 2; is_log++) {
+        double fused, split;
+        cr_assert_eq(launches_of_softmax(NULL, is_log, &fused), 1);
+        cr_assert_eq(launches_of_softmax("mapping.profile=xla-like", is_log, &split), 4);
+        cr_assert_float_eq(split, fused, 1e-6 * fabs(fused) + 1e-7);
+    }
+}
+
+Test(profile, in_place) {
+    kern_context_t *context = open_with("mapping.profile=xla-like");
+    kern_tensor_t x = test_tensor(VNPU_F32, 1, (int64_t[]){2});
+    for (int is_log = 0; is_log < 2; is_log++) {
+        test_set(&x, 0, 0.0), test_set(&x, 1, log(3.0));
+        test_ok(context, kern_softmax(context, 0, &x, &x, 0, is_log), "softmax");
+        cr_assert_float_eq(test_get(&x, 1), is_log ? log(0.75) : 0.75, 1e-6);
+    }
+    test_release(&x);
+    test_close(context);
+}
+
+Test(profile, rows_of_the_table) {
+    vnpu_machine_t machine = {.mapping_profile = VNPU_PROFILE_BEST};
+    cr_assert_str_eq(kern_profile_of(&machine)->name, "best");
+    cr_assert(kern_profile_of(&machine)->has_trials);
+    machine.mapping_profile = VNPU_PROFILE_XLA;
+    cr_assert_str_eq(kern_profile_of(&machine)->name, "xla-like");
+    machine.mapping_profile = 1000; /* of a newer device */
+    cr_assert_str_eq(kern_profile_of(&machine)->name, "best");
+}
