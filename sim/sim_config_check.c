@@ -66,9 +66,26 @@ static void check_matrix_errors(const sim_config_t *config, const char *origin,
                          sim_config_text(config, "matrix.rate.bf16"));
 }
 
+static bool is_power_of_two(uint64_t x) {
+    return x > 0 && (x & (x - 1)) == 0;
+}
+
+static void check_dma_errors(const sim_config_t *config, const char *origin,
+                             sim_problems_t *problems) {
+    uint64_t word = get(config, "dma.bytes_per_cycle"), most = get(config, "dma.request_bytes");
+    if (get(config, "dma.aligned_requests") == 0) return;
+    if (is_power_of_two(word) && is_power_of_two(most) && word <= most) return;
+    sim_problems_add(problems,
+                     "%s: dma.aligned_requests = true needs dma.bytes_per_cycle = %s and "
+                     "dma.request_bytes = %s as powers of two, the second not below the first",
+                     origin, sim_config_text(config, "dma.bytes_per_cycle"),
+                     sim_config_text(config, "dma.request_bytes"));
+}
+
 void sim_config_check_errors(const sim_config_t *config, const char *origin,
                              sim_problems_t *problems) {
     check_matrix_errors(config, origin, problems);
+    check_dma_errors(config, origin, problems);
     for (size_t i = 0; i < sizeof ORDERED / sizeof ORDERED[0]; i++)
         if (get(config, ORDERED[i].large) < get(config, ORDERED[i].small))
             sim_problems_add(problems, "%s: %s = %s is below %s = %s: %s", origin, ORDERED[i].large,
@@ -267,11 +284,14 @@ static void check_memory(const sim_config_t *config, warnings_t *warnings) {
     if (port * (double)working_cores(config) < dram)
         warn(warnings, "noc.bytes_per_cycle: all cores' ports carry %.4g GB/s of the DRAM's %.4g\n",
              port * (double)working_cores(config) / 1e9, dram / 1e9);
-    double little = (double)get(config, "dma.outstanding_bytes") / memory_latency_s(config);
+    uint64_t in_flight = get(config, "dma.outstanding_bytes");
+    uint64_t requests = get(config, "dma.outstanding_requests") * get(config, "dma.request_bytes");
+    bool is_by_requests = requests > 0 && requests < in_flight;
+    double little = (double)(is_by_requests ? requests : in_flight) / memory_latency_s(config);
     if (little < engine && little < dram)
-        warn(warnings,
-             "dma.outstanding_bytes: limits an engine to %.4g GB/s at %.4g ns of idle latency\n",
-             little / 1e9, memory_latency_s(config) * 1e9);
+        warn(warnings, "%s: limits an engine to %.4g GB/s at %.4g ns of idle latency\n",
+             is_by_requests ? "dma.outstanding_requests" : "dma.outstanding_bytes", little / 1e9,
+             memory_latency_s(config) * 1e9);
     if (get(config, "dram.tccd_s") > get(config, "dram.burst_cycles"))
         warn(warnings, "dram.tccd_s: longer than a burst, the data bus can never be full\n");
 }

@@ -16,10 +16,18 @@ struct request {
     request_t *next;     /* free list, or the queue of the scratchpad port */
     sim_dma_walk_t walk; /* at the first piece */
     sim_dram_request_t memory;
-    uint64_t bytes, sram_bytes, data_cycles, engine_cycles;
+    uint64_t bytes; /* as memory and interconnect see it */
+    uint64_t sram_bytes, data_cycles, engine_cycles;
     sim_tick_t slot_end; /* the engine is done with it */
     sim_tick_t entered;  /* the stage that it is in */
 };
+
+/* Requests come in chunks, as many as were ever in flight at once. */
+#define CHUNK_REQUESTS 32u
+typedef struct chunk {
+    struct chunk *next;
+    request_t request[CHUNK_REQUESTS];
+} chunk_t;
 
 struct sim_dma {
     sim_engine_t *engine;
@@ -28,19 +36,22 @@ struct sim_dma {
     sim_noc_t *noc;
     uint32_t port;
     sim_share_t *sram;
-    /* In order of submission: requests all issued and waiting for the last data; issuing; waiting.
-     */
-    sim_dma_op_t *draining, *current, *waiting;
+    /* Transfers that have begun, in order: all but the newest have issued their requests and wait
+     * for the last data. */
+    sim_dma_op_t *oldest, *newest;
+    uint32_t begun;
+    sim_dma_op_t *current; /* the newest, while it issues */
+    sim_dma_op_t *waiting;
     uint64_t issue_cycle; /* the front end is free */
     sim_tick_t last_end;
     sim_event_t issue_event, end_event;
     request_t *built; /* the next request to issue */
     uint64_t in_flight_bytes;
+    uint32_t in_flight_requests;
     request_t *sram_head, *sram_tail;
     sim_stream_t sram_stream; /* the port serves one request at a time */
     request_t *free_request;
-    uint32_t request_count;
-    request_t request[];
+    chunk_t *chunk;
 };
 
 static sim_tick_t edge_after(const sim_dma_t *unit, sim_tick_t tick) {
@@ -67,29 +78,80 @@ static uint64_t data_cycles(const sim_dma_spec_t *spec, const sim_dma_op_t *op, 
     return (uint64_t)(((wide_t)cycles * num + den - 1) / den);
 }
 
-/* The next piece of a request that holds `bytes` already: short runs share a request whole, long
- * ones are cut. */
-static bool next_piece(const sim_dma_walk_t *walk, uint64_t request_bytes, uint64_t bytes,
-                       sim_dma_piece_t *piece) {
-    return sim_dma_walk_peek(walk, request_bytes, piece) && bytes + piece->bytes <= request_bytes;
+/* The pieces of one request, from the front of `walk` on. */
+typedef struct pieces {
+    const sim_dma_spec_t *spec;
+    sim_dma_walk_t walk;
+    uint64_t bytes;
+} pieces_t;
+
+/* What memory sees of a piece: the same, or the aligned block that it lies in. */
+static void align(const sim_dma_spec_t *spec, sim_dma_piece_t *piece, sim_dma_piece_t *out_block) {
+    *out_block = *piece;
+    if (!spec->aligned_requests) return;
+    uint64_t useful = 0;
+    for (uint64_t size = spec->bytes_per_cycle; size <= spec->request_bytes; size *= 2) {
+        uint64_t start = piece->address & ~(size - 1), holds = start + size - piece->address;
+        if (holds > piece->bytes) holds = piece->bytes;
+        if (holds <= useful) continue;
+        useful = holds;
+        out_block->address = start;
+        out_block->bytes = size;
+    }
+    piece->bytes = useful;
+}
+
+/* The next one, and what memory sees of it. Short runs share a request whole, long ones are cut; an
+ * aligned request is one piece. */
+static bool next_piece(pieces_t *pieces, sim_dma_piece_t *out_piece, sim_dma_piece_t *out_block) {
+    const sim_dma_spec_t *spec = pieces->spec;
+    if (spec->aligned_requests && pieces->bytes > 0) return false;
+    if (!sim_dma_walk_peek(&pieces->walk, spec->request_bytes, out_piece)) return false;
+    align(spec, out_piece, out_block);
+    if (pieces->bytes + out_block->bytes > spec->request_bytes) return false;
+    pieces->bytes += out_block->bytes;
+    sim_dma_walk_take(&pieces->walk, out_piece);
+    return true;
+}
+
+static void add_requests(sim_dma_t *unit, chunk_t *chunk) {
+    for (uint32_t i = CHUNK_REQUESTS; i-- > 0;) {
+        chunk->request[i].unit = unit;
+        chunk->request[i].next = unit->free_request;
+        unit->free_request = &chunk->request[i];
+    }
+}
+
+static request_t *take_request(sim_dma_t *unit) {
+    if (unit->free_request == NULL) {
+        chunk_t *chunk = calloc(1, sizeof *chunk);
+        if (chunk == NULL)
+            sim_bug("sim_dma", sim_now(unit->engine), "out of memory for a request");
+        chunk->next = unit->chunk;
+        unit->chunk = chunk;
+        add_requests(unit, chunk);
+    }
+    request_t *request = unit->free_request;
+    unit->free_request = request->next;
+    request->next = NULL;
+    return request;
 }
 
 static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
-    request_t *request = unit->free_request;
-    unit->free_request = request->next;
+    request_t *request = take_request(unit);
     request->op = op;
-    request->next = NULL;
     request->walk = op->walk;
-    request->bytes = request->data_cycles = request->engine_cycles = 0;
-    sim_dma_piece_t piece;
-    while (next_piece(&op->walk, unit->spec.request_bytes, request->bytes, &piece)) {
-        request->bytes += piece.bytes;
-        request->data_cycles += data_cycles(&unit->spec, op, piece.bytes);
+    request->data_cycles = request->engine_cycles = 0;
+    pieces_t pieces = {.spec = &unit->spec, .walk = op->walk};
+    sim_dma_piece_t piece, block;
+    while (next_piece(&pieces, &piece, &block)) {
+        op->moved_bytes += piece.bytes;
+        request->data_cycles += data_cycles(&unit->spec, op, block.bytes);
         if (piece.begins_run) request->engine_cycles += unit->spec.run_cycles;
-        sim_dma_walk_take(&op->walk, &piece);
     }
+    op->walk = pieces.walk;
+    request->bytes = pieces.bytes;
     request->engine_cycles += request->data_cycles;
-    op->moved_bytes += request->bytes;
     uint64_t sram_total = op->sram_bytes > 0 ? op->sram_bytes : op->total_bytes;
     uint64_t sram_moved = (uint64_t)((wide_t)sram_total * op->moved_bytes / op->total_bytes);
     request->sram_bytes = sram_moved - op->sram_moved_bytes;
@@ -102,7 +164,17 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
 static void pump(sim_dma_t *unit);
 static void try_end(sim_dma_t *unit);
 
+/* How many transfers may be on their way when `op` is one of them. */
+static uint32_t most_transfers(const sim_dma_t *unit, const sim_dma_op_t *op) {
+    return op->kind == SIM_DMA_READ ? unit->spec.read_transfers : unit->spec.write_transfers;
+}
+
 static void begin(sim_dma_t *unit, sim_dma_op_t *op) {
+    if (unit->begun++ == 0)
+        unit->oldest = op;
+    else
+        unit->newest->next = op;
+    unit->newest = unit->current = op;
     uint64_t now = sim_clock_cycle_up(&unit->spec.clock, sim_now(unit->engine));
     uint64_t cycle = unit->issue_cycle > now ? unit->issue_cycle : now;
     uint32_t descriptor = unit->spec.descriptor_cycles;
@@ -116,15 +188,13 @@ static void begin(sim_dma_t *unit, sim_dma_op_t *op) {
 
 /* Moves the transfers up as far as they can; each step makes room for the one behind. */
 static void shift(sim_dma_t *unit) {
-    for (;;) {
-        if (unit->current == NULL && unit->waiting != NULL) {
-            unit->current = unit->waiting;
-            unit->waiting = NULL;
-            begin(unit, unit->current);
-        }
-        if (unit->current == NULL || !unit->current->is_issued || unit->draining != NULL) break;
-        unit->draining = unit->current;
-        unit->current = NULL;
+    if (unit->current != NULL && unit->current->is_issued) unit->current = NULL;
+    while (unit->current == NULL && unit->waiting != NULL &&
+           unit->begun < most_transfers(unit, unit->waiting)) {
+        sim_dma_op_t *op = unit->waiting;
+        unit->waiting = NULL;
+        begin(unit, op);
+        if (op->is_issued) unit->current = NULL;
     }
     pump(unit);
     try_end(unit);
@@ -162,7 +232,7 @@ static void on_completion(sim_engine_t *engine, sim_event_t *event) {
 
 static void on_transfer_end(sim_engine_t *engine, sim_event_t *event) {
     sim_dma_t *unit = SIM_CONTAINER_OF(event, sim_dma_t, end_event);
-    sim_dma_op_t *op = unit->draining;
+    sim_dma_op_t *op = unit->oldest;
     const sim_clock_t *clock = &unit->spec.clock;
     op->op.end = sim_now(engine);
     op->op.start = later(op->begin, unit->last_end);
@@ -170,7 +240,8 @@ static void on_transfer_end(sim_engine_t *engine, sim_event_t *event) {
         sim_clock_tick(clock, sim_clock_cycle(clock, op->op.end) + unit->spec.completion_cycles);
     book(unit, op);
     unit->last_end = op->op.end;
-    unit->draining = NULL;
+    unit->oldest = op->next;
+    unit->begun--;
     bool is_done = op->op.done == op->op.end;
     if (!is_done) {
         sim_event_init(&op->event, SIM_PHASE_COMPLETE, on_completion);
@@ -181,10 +252,11 @@ static void on_transfer_end(sim_engine_t *engine, sim_event_t *event) {
     if (is_done) on_completion(engine, &op->event);
 }
 
-/* The draining transfer ends, at a clock edge, when its last request is through. */
+/* The oldest transfer ends, at a clock edge, when its last request is through. */
 static void try_end(sim_dma_t *unit) {
-    const sim_dma_op_t *op = unit->draining;
-    if (op == NULL || op->in_flight > 0 || sim_event_is_pending(&unit->end_event)) return;
+    const sim_dma_op_t *op = unit->oldest;
+    if (unit->begun == 0 || !op->is_issued || op->in_flight > 0) return;
+    if (sim_event_is_pending(&unit->end_event)) return;
     sim_tick_t tick = edge_after(unit, later(sim_now(unit->engine), op->not_before));
     sim_event_schedule(unit->engine, &unit->end_event, tick);
 }
@@ -207,9 +279,6 @@ static void go_on(request_t *request, sim_event_fn fn, sim_tick_t tick) {
 static void access_dram(request_t *request, bool is_write, sim_event_fn next,
                         sim_tick_t not_before) {
     sim_dram_t *dram = request->unit->dram;
-    uint64_t request_bytes = request->unit->spec.request_bytes;
-    sim_dma_walk_t walk = request->walk;
-    sim_dma_piece_t piece;
     if (dram == NULL) {
         request->memory.done = sim_now(request->unit->engine);
         go_on(request, next, later(request->memory.done, not_before));
@@ -217,11 +286,10 @@ static void access_dram(request_t *request, bool is_write, sim_event_fn next,
     }
     sim_event_init(&request->event, SIM_PHASE_COMPLETE, next);
     sim_dram_begin(dram, &request->memory, is_write, &request->event, not_before);
-    for (uint64_t bytes = 0; next_piece(&walk, request_bytes, bytes, &piece);) {
-        bytes += piece.bytes;
-        sim_dram_add(dram, &request->memory, piece.address, piece.bytes);
-        sim_dma_walk_take(&walk, &piece);
-    }
+    pieces_t pieces = {.spec = &request->unit->spec, .walk = request->walk};
+    sim_dma_piece_t piece, block;
+    while (next_piece(&pieces, &piece, &block))
+        sim_dram_add(dram, &request->memory, block.address, block.bytes);
     sim_dram_end(dram, &request->memory);
 }
 
@@ -230,6 +298,7 @@ static void on_through(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
     unit->in_flight_bytes -= request->bytes;
+    unit->in_flight_requests--;
     request->op->in_flight--;
     request->next = unit->free_request;
     unit->free_request = request;
@@ -287,13 +356,10 @@ static void spread_request(const sim_dma_t *unit, const request_t *request, spre
         spread_add(spread, sim_noc_memory_port(unit->noc, 0), request->bytes);
         return;
     }
-    sim_dma_walk_t walk = request->walk;
-    sim_dma_piece_t piece;
-    for (uint64_t bytes = 0; next_piece(&walk, unit->spec.request_bytes, bytes, &piece);) {
-        bytes += piece.bytes;
-        spread_piece(unit, spread, piece);
-        sim_dma_walk_take(&walk, &piece);
-    }
+    pieces_t pieces = {.spec = &unit->spec, .walk = request->walk};
+    sim_dma_piece_t piece, block;
+    while (next_piece(&pieces, &piece, &block))
+        spread_piece(unit, spread, block);
 }
 
 /* Sends a request's data, or its headers alone, to or from every memory endpoint that it touches
@@ -435,6 +501,7 @@ static void on_issue(sim_engine_t *engine, sim_event_t *event) {
     op->in_flight++;
     op->is_issued = op->moved_bytes == op->total_bytes;
     unit->in_flight_bytes += request->bytes;
+    unit->in_flight_requests++;
     enter(unit, request);
     shift(unit);
 }
@@ -444,12 +511,12 @@ static void on_issue(sim_engine_t *engine, sim_event_t *event) {
 static void pump(sim_dma_t *unit) {
     sim_dma_op_t *op = unit->current;
     if (op == NULL || op->is_issued || sim_event_is_pending(&unit->issue_event)) return;
-    if (unit->built == NULL) {
-        if (unit->free_request == NULL) return;
-        unit->built = build_request(unit, op);
-    }
+    if (unit->built == NULL) unit->built = build_request(unit, op);
+    const sim_dma_spec_t *spec = &unit->spec;
     uint64_t in_flight = unit->in_flight_bytes;
-    if (in_flight > 0 && in_flight + unit->built->bytes > unit->spec.outstanding_bytes) return;
+    if (in_flight > 0 && in_flight + unit->built->bytes > spec->outstanding_bytes) return;
+    if (spec->outstanding_requests > 0 && unit->in_flight_requests == spec->outstanding_requests)
+        return;
     sim_tick_t edge = edge_after(unit, sim_now(unit->engine));
     sim_tick_t free_tick = sim_clock_tick(&unit->spec.clock, unit->issue_cycle);
     sim_event_schedule(unit->engine, &unit->issue_event, later(edge, free_tick));
@@ -466,6 +533,7 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
         sim_dma_walk_rows(&op->walk, op->row_address, op->row_count, op->run_bytes);
     else
         sim_dma_walk_strided(&op->walk, op->base, op->ndims, op->size, op->stride, op->run_bytes);
+    op->walk.longest = unit->spec.max_run_bytes;
     op->total_bytes = op->walk.run_bytes * op->walk.runs_left;
     op->moved_bytes = op->sram_moved_bytes = 0;
     for (int i = 0; i < 3; i++)
@@ -478,22 +546,36 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
 
 /* ---- life cycle ---- */
 
+static bool is_power_of_two(uint64_t x) {
+    return x > 0 && (x & (x - 1)) == 0;
+}
+
+static bool is_valid(const sim_dma_spec_t *spec) {
+    if (spec->bytes_per_cycle == 0 || spec->request_bytes == 0 || spec->clock.num == 0)
+        return false;
+    if (spec->read_transfers == 0 || spec->write_transfers == 0) return false;
+    if (spec->aligned_requests &&
+        !(is_power_of_two(spec->bytes_per_cycle) && is_power_of_two(spec->request_bytes) &&
+          spec->bytes_per_cycle <= spec->request_bytes))
+        return false;
+    const sim_ratio_t *factor[] = {&spec->transpose_factor, &spec->accumulate_factor};
+    for (int i = 0; i < 2; i++)
+        if (factor[i]->den == 0 || factor[i]->num < factor[i]->den) return false;
+    return true;
+}
+
 sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
                             sim_noc_t *noc, uint32_t port, sim_share_t *sram,
                             sim_dma_t **out_unit) {
     *out_unit = NULL;
-    if (spec->bytes_per_cycle == 0 || spec->request_bytes == 0 || spec->clock.num == 0 ||
-        spec->transpose_factor.num < spec->transpose_factor.den ||
-        spec->transpose_factor.den == 0 ||
-        spec->accumulate_factor.num < spec->accumulate_factor.den ||
-        spec->accumulate_factor.den == 0)
-        return SIM_ERROR_INVALID_VALUE;
-    /* Two requests in a row hold more than request_bytes, but for the last of a run or of a
-     * transfer. */
-    uint64_t count = 2 * (spec->outstanding_bytes / spec->request_bytes + 1) + 4;
-    if (count > UINT32_MAX) return SIM_ERROR_INVALID_VALUE;
-    sim_dma_t *unit = calloc(1, sizeof *unit + (size_t)count * sizeof unit->request[0]);
-    if (unit == NULL) return SIM_ERROR_OUT_OF_MEMORY;
+    if (!is_valid(spec)) return SIM_ERROR_INVALID_VALUE;
+    sim_dma_t *unit = calloc(1, sizeof *unit);
+    chunk_t *chunk = calloc(1, sizeof *chunk);
+    if (unit == NULL || chunk == NULL) {
+        free(unit);
+        free(chunk);
+        return SIM_ERROR_OUT_OF_MEMORY;
+    }
     unit->engine = engine;
     unit->spec = *spec;
     unit->dram = dram;
@@ -501,7 +583,7 @@ sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, si
     unit->port = port;
     unit->sram = sram;
     if (dram != NULL) sim_dram_attach(dram, engine);
-    unit->request_count = (uint32_t)count;
+    unit->chunk = chunk;
     sim_event_init(&unit->issue_event, SIM_PHASE_ISSUE, on_issue);
     sim_event_init(&unit->end_event, SIM_PHASE_COMPLETE, on_transfer_end);
     sim_dma_reset(unit);
@@ -510,21 +592,24 @@ sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, si
 }
 
 void sim_dma_destroy(sim_dma_t *unit) {
+    if (unit == NULL) return;
+    for (chunk_t *chunk = unit->chunk, *next; chunk != NULL; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
     free(unit);
 }
 
 void sim_dma_reset(sim_dma_t *unit) {
     sim_event_cancel(unit->engine, &unit->issue_event);
     sim_event_cancel(unit->engine, &unit->end_event);
-    unit->draining = unit->current = unit->waiting = NULL;
+    unit->oldest = unit->newest = unit->current = unit->waiting = NULL;
+    unit->begun = unit->in_flight_requests = 0;
     unit->issue_cycle = unit->last_end = unit->in_flight_bytes = 0;
     unit->built = unit->sram_head = unit->sram_tail = unit->free_request = NULL;
     unit->sram_stream = (sim_stream_t){.on_end = on_sram_end};
-    for (uint32_t i = unit->request_count; i-- > 0;) {
-        unit->request[i].unit = unit;
-        unit->request[i].next = unit->free_request;
-        unit->free_request = &unit->request[i];
-    }
+    for (chunk_t *chunk = unit->chunk; chunk != NULL; chunk = chunk->next)
+        add_requests(unit, chunk);
 }
 
 sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t *out_spec) {
@@ -534,7 +619,12 @@ sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t
         .run_cycles = (uint32_t)sim_config_u64(config, "dma.run_cycles"),
         .completion_cycles = (uint32_t)sim_config_u64(config, "dma.completion_cycles"),
         .request_bytes = sim_config_u64(config, "dma.request_bytes"),
+        .max_run_bytes = sim_config_u64(config, "dma.max_run_bytes"),
         .outstanding_bytes = sim_config_u64(config, "dma.outstanding_bytes"),
+        .outstanding_requests = (uint32_t)sim_config_u64(config, "dma.outstanding_requests"),
+        .read_transfers = (uint32_t)sim_config_u64(config, "dma.read_transfers"),
+        .write_transfers = (uint32_t)sim_config_u64(config, "dma.write_transfers"),
+        .aligned_requests = sim_config_u64(config, "dma.aligned_requests") != 0,
         .transpose_factor = sim_config_ratio(config, "dma.transpose_factor"),
         .accumulate_factor = sim_config_ratio(config, "dma.accumulate_factor"),
     };

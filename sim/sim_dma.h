@@ -10,20 +10,26 @@
  *      ceil(bytes / bytes_per_cycle) cycles of the engine: short runs are slow, efficiency
  *      r / (r + run_cycles * bytes_per_cycle), half-size r = run_cycles * bytes_per_cycle
  *      (docs/timing.md). A transpose multiplies the data cycles by transpose_factor, an accumulate
- *      by accumulate_factor,
- *   3. holds at most outstanding_bytes in flight (Little: throughput <= outstanding / latency),
+ *      by accumulate_factor. max_run_bytes cuts longer contiguous stretches into runs of their own
+ *      (0: none). With aligned_requests a request is a power of two of words of bytes_per_cycle,
+ *      aligned to its own size, of one run: of those that begin it the one that holds most of what
+ *      is left, the smaller where two hold as much. The whole of it passes memory and interconnect
+ *      (TileLink, AXI),
+ *   3. holds at most outstanding_bytes and outstanding_requests (0: any number) in flight (Little:
+ *      throughput <= outstanding / latency),
  *   4. each request passes DRAM, interconnect and scratchpad port (reads; writes the other way:
  *      scratchpad, interconnect, DRAM); where the interconnect has requests, a read's goes to the
  *      memory first. A request that spans several memory endpoints is a message to or from each,
  *   5. ends when its last request has arrived; done is completion_cycles later (semaphore update).
  *
- * Transfers of one engine are pipelined one deep: the next descriptor is fetched while the last
- * data of the previous one is in flight, its requests are issued after the previous transfer's last
- * request. At most one transfer drains while the next one issues; transfers end in order. A read
- * request goes to memory when its slot of the engine begins, and its data passes the crossbar and
- * the scratchpad port as it comes; a write request is read from the scratchpad whole before it
- * enters the crossbar. Accumulating on DRAM reads, then writes. An empty transfer costs its
- * descriptor, at least one cycle.
+ * Transfers of one engine are pipelined: the next descriptor is fetched while the last data of
+ * those before it is in flight, its requests are issued after the previous transfer's last request.
+ * A transfer begins once the one before has issued and fewer than read_transfers (writes and moves
+ * inside the scratchpad: write_transfers) have not ended; transfers end in order. A read request
+ * goes to memory when its slot of the engine begins, and its data passes the crossbar and the
+ * scratchpad port as it comes; a write request is read from the scratchpad whole before it enters
+ * the crossbar. Accumulating on DRAM reads, then writes. An empty transfer costs its descriptor, at
+ * least one cycle.
  *
  * Causes: USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor, runs, short last
  * words, factors) DMA_SETUP; the rest of [start, end) is split over DRAM, NOC and SRAM_CONFLICT in
@@ -42,7 +48,10 @@
 
 typedef struct sim_dma_spec {
     uint32_t bytes_per_cycle, descriptor_cycles, run_cycles, completion_cycles;
-    uint64_t request_bytes, outstanding_bytes;
+    uint64_t request_bytes, max_run_bytes, outstanding_bytes;
+    uint32_t outstanding_requests;
+    uint32_t read_transfers, write_transfers; /* >= 1 */
+    bool aligned_requests; /* bytes_per_cycle and request_bytes are powers of two then */
     sim_ratio_t transpose_factor, accumulate_factor; /* >= 1: data cycles are multiplied */
     sim_clock_t clock;
     uint32_t network; /* of the interconnect, for both ways of a transfer */
@@ -71,6 +80,7 @@ typedef struct sim_dma_op {
     uint64_t row_count;
     uint64_t sram_bytes; /* bytes through the scratchpad port (0: as many as the runs have) */
     /* private */
+    struct sim_dma_op *next; /* in order of submission */
     sim_dma_walk_t walk;
     sim_event_t event;
     uint64_t total_bytes, moved_bytes, sram_moved_bytes, engine_cycles;

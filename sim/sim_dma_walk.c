@@ -34,9 +34,11 @@ void sim_dma_walk_rows(sim_dma_walk_t *walk, const uint64_t *row_address, uint64
 bool sim_dma_walk_peek(const sim_dma_walk_t *walk, uint64_t limit, sim_dma_piece_t *out_piece) {
     if (walk->runs_left == 0) return false;
     uint64_t left = walk->run_bytes - walk->offset;
+    uint64_t within = walk->longest > 0 ? walk->offset % walk->longest : walk->offset;
+    if (walk->longest > 0 && left > walk->longest - within) left = walk->longest - within;
     *out_piece = (sim_dma_piece_t){.address = walk->address + walk->offset,
                                    .bytes = left < limit ? left : limit,
-                                   .begins_run = walk->offset == 0};
+                                   .begins_run = within == 0};
     return true;
 }
 

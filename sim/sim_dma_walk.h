@@ -11,6 +11,7 @@
 typedef struct sim_dma_walk {
     uint64_t address; /* of the current run */
     uint64_t run_bytes, runs_left, offset;
+    uint64_t longest; /* longer stretches are several runs, from their start on; 0: any length */
     const uint64_t *row_address; /* the next one; NULL: strided */
     uint32_t ndims;
     uint32_t size[SIM_DMA_MAX_DIMS], index[SIM_DMA_MAX_DIMS];
@@ -30,7 +31,7 @@ void sim_dma_walk_strided(sim_dma_walk_t *walk, uint64_t base, uint32_t ndims, c
 /* row_address is borrowed. */
 void sim_dma_walk_rows(sim_dma_walk_t *walk, const uint64_t *row_address, uint64_t row_count,
                        uint64_t run_bytes);
-/* What comes next, at most `limit` bytes of it; false at the end. */
+/* What comes next, at most `limit` bytes of it and of one run; false at the end. */
 bool sim_dma_walk_peek(const sim_dma_walk_t *walk, uint64_t limit, sim_dma_piece_t *out_piece);
 /* Steps over a piece. */
 void sim_dma_walk_take(sim_dma_walk_t *walk, const sim_dma_piece_t *piece);

@@ -670,6 +670,9 @@ Test(config, contradictions_are_errors) {
         {"layout.tile=8*128", "layout.tile = 8*128: it must be none, or rows x columns"},
         {"matrix.f32=bf16x6,matrix.rate.bf16=0", "matrix.f32 = bf16x6 needs matrix.rate.bf16"},
         {"matrix.f32=bf16x6,matrix.rate.bf16=1/500000000", "is too fine"},
+        {"dma.aligned_requests=true,dma.bytes_per_cycle=96 B",
+         "dma.aligned_requests = true needs dma.bytes_per_cycle = 96 B and dma.request_bytes = "
+         "4 KiB as powers of two"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)
         expect_failure("include = default.ini\n", CASES[i].override, CASES[i].part);
@@ -696,6 +699,7 @@ Test(config, oddities_are_warnings) {
         {"matrix.load_rows_per_cycle=9",
          "f32 weights need 4608 bytes per cycle, the scratchpad gives 4096"},
         {"dma.outstanding_bytes=4 KiB", "dma.outstanding_bytes: limits an engine to"},
+        {"dma.outstanding_requests=1", "dma.outstanding_requests: limits an engine to"},
         {"dram.tccd_s=3", "dram.tccd_s: longer than a burst"},
         {"host.clock=wall", "host.clock = wall"},
         {"matrix.split=best", "matrix.split: without effect"},

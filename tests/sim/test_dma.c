@@ -13,6 +13,8 @@ static sim_dma_spec_t spec_of(void) {
                             .completion_cycles = 32,
                             .request_bytes = 4096,
                             .outstanding_bytes = 131072,
+                            .read_transfers = 2,
+                            .write_transfers = 2,
                             .transpose_factor = {3, 2},
                             .accumulate_factor = {2, 1},
                             .clock = clock_of(GHZ)};
@@ -422,6 +424,80 @@ Test(dma, a_busy_scratchpad_is_named) {
     bench_fini(&bench);
 }
 
+/* 1 KiB of a row, then the next bank; clocks of 1 GHz: every closed bank answers equally late. */
+#define FAR merged(QUIET, "dram.frontend=200ns,dram.clock=1GHz")
+
+Test(dma, requests_in_flight_limit_as_little_says) {
+    for (uint32_t most = 1; most <= 8; most++) {
+        sim_dma_spec_t spec = spec_of();
+        spec.request_bytes = 32;
+        spec.run_cycles = 15; /* slower than the activates of the DRAM */
+        spec.outstanding_requests = most;
+        bench_t bench;
+        bench_init(&bench, &spec, FAR);
+        /* 16 runs, each a request to a bank of its own: DRAM, interconnect, one word */
+        sim_dma_op_t op = op_of(&bench, SIM_DMA_READ, 0, 16, 1024, 32);
+        uint64_t latency = 200 + (23 + 23 + 2) + 200 + NOC_LATENCY + 1, through[16], end = 0;
+        for (uint32_t i = 0; i < 16; i++) {
+            uint64_t issue = i == 0 ? 64 : end;
+            if (i >= most && issue < through[i - most]) issue = through[i - most];
+            through[i] = issue + latency;
+            end = issue + 16; /* the engine is free */
+        }
+        sim_dma_submit(bench.unit[0], &op);
+        expect_at(bench.engine, &bench.count[0], 1, through[15] * TICKS);
+        expect_causes_sum(&op.op);
+        bench_fini(&bench);
+    }
+}
+
+Test(dma, an_aligned_request_is_a_power_of_two_of_words) {
+    /* What of 16 to 64 bytes holds most, the smaller of two: address, bytes, words. */
+    static const uint32_t block[][3] = {{0, 64, 4},  {0, 65, 5},  {16, 64, 5}, {32, 64, 4},
+                                        {48, 64, 5}, {36, 64, 6}, {1, 1, 1},   {15, 2, 2},
+                                        {0, 33, 4},  {32, 33, 3}, {8, 128, 9}, {24, 24, 4}};
+    for (size_t i = 0; i < sizeof block / sizeof block[0]; i++)
+        for (int kind = SIM_DMA_READ; kind <= SIM_DMA_WRITE; kind++) {
+            sim_dma_spec_t spec = spec_of();
+            spec.bytes_per_cycle = 16;
+            spec.request_bytes = 64;
+            spec.aligned_requests = true;
+            bench_t bench;
+            bench_init(&bench, &spec, NULL);
+            sim_dma_op_t op =
+                op_of(&bench, (sim_dma_kind_t)kind, block[i][0], 3, 4096, block[i][1]);
+            sim_dma_submit(bench.unit[0], &op);
+            expect_at(bench.engine, &bench.count[0], 1, (64 + 3 * (1 + block[i][2])) * TICKS);
+            cr_assert_eq(op.op.cause[SIM_CAUSE_USEFUL], 3 * block[i][1] * TICKS / 16);
+            expect_causes_sum(&op.op);
+            bench_fini(&bench);
+            bench_init(&bench, &spec, QUIET);
+            op.op.end = 0;
+            sim_dma_submit(bench.unit[0], &op);
+            (void)sim_engine_run(bench.engine);
+            const sim_dram_stats_t *stats = sim_dram_stats(bench.dram);
+            cr_assert_geq(stats->read_bytes + stats->write_bytes, 3 * 16 * block[i][2]);
+            cr_assert_eq(bench.sram.total_bytes, 3 * block[i][1]);
+            bench_fini(&bench);
+        }
+}
+
+Test(dma, long_stretches_may_be_several_runs) {
+    for (uint64_t longest = 0; longest <= 1024; longest += 256) {
+        sim_dma_spec_t spec = spec_of();
+        spec.max_run_bytes = longest;
+        bench_t bench;
+        bench_init(&bench, &spec, NULL);
+        sim_dma_op_t op = op_of(&bench, SIM_DMA_READ, 0, 10, 8192, 1024 + 128);
+        sim_dma_submit(bench.unit[0], &op);
+        uint64_t runs = longest == 0 ? 1 : (1024 + 128 + longest - 1) / longest;
+        uint64_t data = longest == 0 || longest % 256 == 0 ? 5 : 0;
+        expect_at(bench.engine, &bench.count[0], 1, (64 + 10 * (runs + data)) * TICKS);
+        expect_causes_sum(&op.op);
+        bench_fini(&bench);
+    }
+}
+
 /* ---- transfers behind each other ---- */
 
 Test(dma, the_next_descriptor_hides_behind_the_last_data) {
@@ -473,6 +549,73 @@ static void finished(sim_engine_t *engine, sim_op_t *op) {
     ((feeder_t *)op->owner)->done++;
 }
 
+/* `most` transfers on their way: the next one begins when the oldest has ended, and no two come
+ * closer than the front end works. */
+static void expect_pipelined(sim_dma_kind_t kind, uint32_t most) {
+    enum { COUNT = 12 };
+    sim_dma_spec_t spec = spec_of();
+    if (kind == SIM_DMA_READ)
+        spec.read_transfers = most;
+    else
+        spec.write_transfers = most;
+    bench_t bench;
+    bench_init(&bench, &spec, FAR);
+    sim_dma_op_t op[COUNT];
+    feeder_t feeder = {.unit = bench.unit[0], .op = op, .count = COUNT};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        op[i] = op_of(&bench, kind, 1024 * i, 1, 0, 256);
+        op[i].op = (sim_op_t){.on_end = feed, .on_done = finished, .owner = &feeder};
+    }
+    feed(bench.engine, &op[0].op);
+    /* Nobody feeds while nothing ends, so that all but two wait here: hand them on as they fit. */
+    while (feeder.done < COUNT) {
+        (void)sim_engine_run_until(bench.engine, sim_now(bench.engine) + TICKS);
+        feed(bench.engine, &op[0].op);
+    }
+    const uint64_t front = 64 + 1 + 1;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint64_t end = op[0].op.end + front * i * TICKS;
+        if (i >= most && end < op[i - most].op.end + op[0].op.end)
+            end = op[i - most].op.end + op[0].op.end;
+        if (i > 0 && end < op[i - 1].op.end + front * TICKS) end = op[i - 1].op.end + front * TICKS;
+        cr_assert_eq(op[i].op.end, end, "%d: transfer %u of %u at once: %llu, not %llu", (int)kind,
+                     i, most, (unsigned long long)op[i].op.end, (unsigned long long)end);
+        cr_assert_eq(op[i].op.start, i == 0 ? 0 : op[i - 1].op.end);
+        expect_causes_sum(&op[i].op);
+    }
+    bench_fini(&bench);
+}
+
+Test(dma, as_many_transfers_drain_as_the_key_says) {
+    for (uint32_t most = 1; most <= 9; most++) {
+        expect_pipelined(SIM_DMA_READ, most);
+        expect_pipelined(SIM_DMA_WRITE, most);
+    }
+}
+
+Test(dma, a_short_transfer_does_not_pass_a_long_one) {
+    sim_dma_spec_t spec = spec_of();
+    spec.read_transfers = 8;
+    bench_t bench;
+    bench_init(&bench, &spec, FAR);
+    sim_dma_op_t op[3] = {op_of(&bench, SIM_DMA_READ, 0, 1, 0, 16384),
+                          op_of(&bench, SIM_DMA_LOCAL, 0, 1, 0, 256),
+                          op_of(&bench, SIM_DMA_READ, 65536, 0, 0, 256)};
+    feeder_t feeder = {.unit = bench.unit[0], .op = op, .count = 3};
+    for (int i = 0; i < 3; i++)
+        op[i].op = (sim_op_t){.on_end = feed, .on_done = finished, .owner = &feeder};
+    feed(bench.engine, &op[0].op);
+    (void)sim_engine_run(bench.engine);
+    cr_assert_eq(feeder.done, 3);
+    /* what waited for nothing but its turn ends with the one before */
+    cr_assert_eq(op[1].op.end, op[0].op.end);
+    cr_assert_eq(op[1].op.start, op[0].op.end);
+    cr_assert_geq(op[2].op.end, op[1].op.end);
+    for (int i = 0; i < 3; i++)
+        expect_causes_sum(&op[i].op);
+    bench_fini(&bench);
+}
+
 #define CHAIN 300u
 
 /* Transfers of all kinds and shapes on both engines, until the end. */
@@ -507,9 +650,7 @@ static void run_mixed(bench_t *bench, sim_dma_op_t op[2][CHAIN], uint64_t *row) 
         cr_assert_eq(feeder[e].done, CHAIN);
 }
 
-static void long_mix(const char *overrides) {
-    sim_dma_spec_t spec = spec_of();
-    spec.outstanding_bytes = 16384;
+static void long_mix_of(sim_dma_spec_t spec, const char *overrides) {
     bench_t bench;
     bench_init(&bench, &spec, overrides);
     sim_dma_op_t(*op)[CHAIN] = calloc(2, sizeof *op), (*again)[CHAIN] = calloc(2, sizeof *again);
@@ -540,6 +681,23 @@ static void long_mix(const char *overrides) {
     free(op);
     free(again);
     bench_fini(&bench);
+}
+
+static void long_mix(const char *overrides) {
+    sim_dma_spec_t spec = spec_of();
+    spec.outstanding_bytes = 16384;
+    long_mix_of(spec, overrides);
+    spec.read_transfers = 5;
+    spec.write_transfers = 3;
+    spec.outstanding_requests = 7;
+    spec.max_run_bytes = 1000;
+    long_mix_of(spec, overrides);
+    spec.write_transfers = 64;
+    spec.outstanding_requests = 0;
+    spec.aligned_requests = true;
+    spec.bytes_per_cycle = 64;
+    spec.request_bytes = 256;
+    long_mix_of(spec, overrides);
 }
 
 Test(dma, a_long_mix_ends_in_order_and_repeats_after_a_reset) {
@@ -577,11 +735,18 @@ Test(dma, a_window_of_the_dram_serves_a_copy_faster) {
 
 Test(dma, spec_comes_from_the_config) {
     sim_config_t *config = config_new(
-        "default", "dma.bytes_per_cycle=64B,dma.outstanding_bytes=8KiB,dma.transpose_factor=10/9");
+        "default", "dma.bytes_per_cycle=64B,dma.outstanding_bytes=8KiB,dma.transpose_factor=10/9,"
+                   "dma.outstanding_requests=16,dma.write_transfers=8,dma.max_run_bytes=64B,"
+                   "dma.aligned_requests=true");
     sim_dma_spec_t spec;
     cr_assert_eq(sim_dma_spec_from_config(config, &spec), SIM_OK);
     cr_assert_eq(spec.bytes_per_cycle, 64);
     cr_assert_eq(spec.outstanding_bytes, 8192);
+    cr_assert_eq(spec.outstanding_requests, 16);
+    cr_assert_eq(spec.read_transfers, 2);
+    cr_assert_eq(spec.write_transfers, 8);
+    cr_assert_eq(spec.max_run_bytes, 64);
+    cr_assert(spec.aligned_requests);
     cr_assert_eq(spec.transpose_factor.num * 9, spec.transpose_factor.den * 10);
     sim_config_destroy(config);
 }
@@ -594,5 +759,15 @@ Test(dma, a_useless_spec_is_refused) {
     cr_assert_eq(sim_dma_create(engine, &spec, NULL, NULL, 0, NULL, &unit),
                  SIM_ERROR_INVALID_VALUE);
     cr_assert_null(unit);
+    sim_dma_spec_t bad[4] = {spec_of(), spec_of(), spec_of(), spec_of()};
+    bad[0].read_transfers = 0;
+    bad[1].write_transfers = 0;
+    for (int i = 2; i < 4; i++)
+        bad[i].aligned_requests = true;
+    bad[2].bytes_per_cycle = 48;
+    bad[3].request_bytes = 128; /* less than a word */
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(sim_dma_create(engine, &bad[i], NULL, NULL, 0, NULL, &unit),
+                     SIM_ERROR_INVALID_VALUE);
     sim_engine_destroy(engine);
 }
