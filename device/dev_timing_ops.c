@@ -181,7 +181,8 @@ static uint64_t local_bytes(const dev_machine_t *machine, const dev_view_t *view
     return whole > bytes ? whole : bytes;
 }
 
-static void dram_walk(const dev_view_t *view, sim_dma_op_t *op) {
+/* Of the side in DRAM; inside the scratchpad of the destination. */
+static void walk_runs(const dev_view_t *view, sim_dma_op_t *op) {
     uint32_t inner = view->ndims - 1;
     uint64_t run = view->elem_bytes;
     uint32_t left = view->ndims; /* dimensions not merged into the run */
@@ -262,10 +263,8 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         count_dram(timing, op, op->row_count * op->run_bytes);
     } else {
         const dev_view_t *far = reads_dram ? &src : &dst;
-        if (op->kind != SIM_DMA_LOCAL) {
-            dram_walk(far, op);
-            count_dram(timing, op, far->count * far->elem_bytes);
-        }
+        walk_runs(far, op);
+        count_dram(timing, op, far->count * far->elem_bytes);
         op->sram_bytes = 0;
         if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(&timing->machine, &dst);
         if (has_source && src.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(&timing->machine, &src);

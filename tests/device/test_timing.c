@@ -145,6 +145,18 @@ Test(timing, a_product_takes_the_closed_form_of_its_array) {
     }
 }
 
+/* 40 rows of 8 elements with a gap, and 256 in one run: runs and bytes of the destination count, wherever it is. */
+Test(timing, moves_inside_the_scratchpad_take_their_bytes) {
+    bench_t bench;
+    bench_open(&bench, "dma.run_cycles=3,dma.bytes_per_cycle=16 B");
+    uint64_t lead = lead_in(&bench) + bench.machine.dma.descriptor_cycles + bench.machine.dma.completion_cycles;
+    cr_assert_eq(bench_cycles(&bench, HEAD ".queue dma0\ndma_fill dst=t value=1\n", 1), lead + 3 + 256 * 4 / 16);
+    cr_assert_eq(bench_cycles(&bench, HEAD ".queue dma0\ndma_copy dst=t src0=u\n", 1), lead + 3 + 256 * 4 / 16);
+    cr_assert_eq(bench_cycles(&bench, HEAD ".ap gaps sram f32 base=8192 dims=[40:16, 8:1]\n"
+                                           ".queue dma0\ndma_copy dst=gaps src0=x\n", 1), lead + 40 * (3 + 2));
+    bench_close(&bench);
+}
+
 Test(timing, independent_operations_take_the_maximum) {
     bench_t bench;
     bench_open(&bench, NULL);
