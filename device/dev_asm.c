@@ -187,11 +187,25 @@ static sim_status_t parse_rotation(dev_asm_t *as, vnpu_ap_t *ap, char *text) {
     return status;
 }
 
-/* "dim:extent:loop:L", "dim:extent:grid:A", "dim:extent:block:L:A", "dim:extent:cyclic:L:A" */
+/* "overlap:pad" of a window */
+static sim_status_t parse_window(dev_asm_t *as, vnpu_clip_t *clip, uint8_t *out_pad,
+                                 const char *overlap_text, const char *pad_text) {
+    int64_t overlap = 0;
+    uint32_t pad = 0;
+    sim_status_t status = dev_asm_int(as, overlap_text, INT8_MIN, INT8_MAX, &overlap);
+    if (status == SIM_OK) status = dev_asm_u32(as, pad_text, UINT8_MAX, &pad);
+    clip->overlap = (int8_t)overlap;
+    clip->axis_mode |= VNPU_CLIP_WINDOW;
+    *out_pad = (uint8_t)pad;
+    return status;
+}
+
+/* "dim:extent:loop:L", "dim:extent:grid:A", "dim:extent:block:L:A", "dim:extent:cyclic:L:A"; a
+ * window has ":overlap:pad" behind it */
 static sim_status_t parse_clip(dev_asm_t *as, vnpu_ap_t *ap, char *text) {
-    char *field[5] = {text};
+    char *field[7] = {text};
     uint32_t c = 0, fields = 1;
-    while (fields < 5 && (field[fields] = dev_asm_cut(field[fields - 1], ':')))
+    while (fields < 7 && (field[fields] = dev_asm_cut(field[fields - 1], ':')))
         fields++;
     while (c < 4 && (ap->clip[c].axis_mode & VNPU_CLIP_USED))
         c++;
@@ -204,8 +218,9 @@ static sim_status_t parse_clip(dev_asm_t *as, vnpu_ap_t *ap, char *text) {
     if (status == SIM_OK) status = find_code(as, "clip mode", field[2], dev_clip_mode_name, &mode);
     if (status != SIM_OK) return status;
     bool has_loop = mode != VNPU_CLIP_GRID, has_axis = mode != VNPU_CLIP_LOOP;
-    if (fields != 3u + has_loop + has_axis) {
-        return dev_asm_fail(as, "clip mode %s takes %s", field[2],
+    uint32_t plain = 3u + has_loop + has_axis;
+    if (fields != plain && fields != plain + 2) {
+        return dev_asm_fail(as, "clip mode %s takes %s, and overlap:pad for a window", field[2],
                             !has_axis   ? "a loop level"
                             : !has_loop ? "a grid axis"
                                         : "a loop level and a grid axis");
@@ -217,7 +232,8 @@ static sim_status_t parse_clip(dev_asm_t *as, vnpu_ap_t *ap, char *text) {
     clip->dim = (uint8_t)dim;
     clip->loop = (uint8_t)loop;
     clip->axis_mode = (uint8_t)(VNPU_CLIP_USED | axis << 2 | mode);
-    return status;
+    if (status != SIM_OK || fields == plain) return status;
+    return parse_window(as, clip, &ap->pad[c], field[plain], field[plain + 1]);
 }
 
 static sim_status_t parse_increment(dev_asm_t *as, int32_t *out_inc, const char *text) {

@@ -180,10 +180,11 @@ static sim_status_t parse_key(dev_asm_t *as, operand_state_t *state, const char 
     return dev_asm_fail_unknown(as, "key", key, keys, count);
 }
 
-/* The value of a DMA_FILL, in the form of the destination's type. */
+/* The value of a DMA_FILL or of what a padded copy adds, in the form of the destination's type. */
 static sim_status_t resolve_fill(dev_asm_t *as, operand_state_t *state) {
     vnpu_insn_t *insn = &state->insn;
-    if (insn->op != VNPU_OP_DMA_FILL) return dev_asm_fail(as, "value= belongs to dma_fill");
+    bool has_value = insn->op == VNPU_OP_DMA_FILL || (insn->flags & VNPU_F_PAD);
+    if (!has_value) return dev_asm_fail(as, "value= belongs to dma_fill and to copies with pad");
     if (insn->dst == VNPU_NO_AP) return dev_asm_fail(as, "value= needs a destination");
     if (dev_dtype_is_float(as->ap[insn->dst].dtype)) {
         return dev_asm_float(as, state->fill_value, &insn->imm[0]);

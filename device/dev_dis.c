@@ -37,11 +37,12 @@ static void print_key_name(const dis_t *dis, const char *key, int class, uint32_
 
 /* ---- patterns ---- */
 
-static void print_clip(const dis_t *dis, const vnpu_clip_t *clip) {
+static void print_clip(const dis_t *dis, const vnpu_clip_t *clip, uint32_t pad) {
     uint32_t mode = clip->axis_mode & 3u, axis = clip->axis_mode >> 2 & 1u;
     fprintf(dis->file, " clip=%u:%u:%s", clip->dim, clip->extent, dev_clip_mode_name(mode));
     if (mode != VNPU_CLIP_GRID) fprintf(dis->file, ":%u", clip->loop);
     if (mode != VNPU_CLIP_LOOP) fprintf(dis->file, ":%u", axis);
+    if (clip->axis_mode & VNPU_CLIP_WINDOW) fprintf(dis->file, ":%d:%u", clip->overlap, pad);
 }
 
 static void print_ap(const dis_t *dis, uint32_t index) {
@@ -69,7 +70,7 @@ static void print_ap(const dis_t *dis, uint32_t index) {
         fprintf(file, " rot=off:%u", ap->rot_count);
     }
     for (uint32_t c = 0; c < 4; c++) {
-        if (ap->clip[c].axis_mode & VNPU_CLIP_USED) print_clip(dis, &ap->clip[c]);
+        if (ap->clip[c].axis_mode & VNPU_CLIP_USED) print_clip(dis, &ap->clip[c], ap->pad[c]);
     }
     fputs("\n", file);
 }
@@ -98,12 +99,13 @@ static uint32_t print_imm(const dis_t *dis, const vnpu_insn_t *insn) {
         fprintf(file, " rows=%u", insn->imm[0]);
         return 0;
     }
-    if (insn->op == VNPU_OP_DMA_FILL && !dev_dtype_is_float(dis->program->ap[insn->dst].dtype)) {
+    bool has_value = insn->op == VNPU_OP_DMA_FILL || (insn->flags & VNPU_F_PAD);
+    if (has_value && !dev_dtype_is_float(dis->program->ap[insn->dst].dtype)) {
         uint64_t value = insn->imm[0] | (uint64_t)insn->imm[1] << 32;
         fprintf(file, " value=%" PRId64, (int64_t)value);
         return 0;
     }
-    if (insn->op == VNPU_OP_DMA_FILL && float_text(insn->imm[0], a)) {
+    if (has_value && float_text(insn->imm[0], a)) {
         fprintf(file, " value=%s", a);
         return 0;
     }
@@ -144,7 +146,8 @@ static void print_semaphores(const dis_t *dis, const vnpu_insn_t *insn) {
 
 static void print_mnemonic(const dis_t *dis, const dev_op_info_t *info, const vnpu_insn_t *insn) {
     fputs(info->name, dis->file);
-    if (info->func == DEV_FUNC_NONE) return;
+    bool is_plain = info->func == DEV_FUNC_KDIMS && insn->func == 0;
+    if (info->func == DEV_FUNC_NONE || is_plain) return;
     fprintf(dis->file, ".%s", dev_func_name(info->func, insn->func));
     if (insn->func2 != 0) fprintf(dis->file, ".%s", dev_func_name(info->func2, insn->func2));
 }

@@ -214,7 +214,10 @@ static double insn_ns(const dev_program_t *program, const vnpu_insn_t *insn) {
         elements *= ap->dim[d].size;
     if (insn->op != VNPU_OP_MM) return 20.0 + 0.3 * elements;
     const vnpu_ap_t *weights = &program->ap[insn->src[1]];
-    return 100.0 + 0.02 * elements * weights->dim[0].size;
+    double depth = 1.0;
+    for (uint32_t d = 0; d <= insn->func && d < weights->ndims; d++)
+        depth *= weights->dim[d].size;
+    return 100.0 + 0.02 * elements * depth;
 }
 
 /* Rough host time of the whole launch, from the loops alone: decides only whether helpers are

@@ -71,6 +71,36 @@ static exec_copy_kind_t kind_of(const exec_instance_t *instance) {
                                                                              : COPY_PLAIN;
 }
 
+/* The element of imm[0..1] in the type of `view`. */
+static void value_of(const vnpu_insn_t *insn, const dev_view_t *view, uint8_t element[8]) {
+    if (dev_is_float(view->dtype)) {
+        dev_store_f32(view->dtype, element, dev_bits_f32(insn->imm[0]));
+    } else {
+        uint64_t value = (uint64_t)insn->imm[1] << 32 | insn->imm[0];
+        dev_store_i64(view->dtype, element, (int64_t)value);
+    }
+}
+
+/* A whole tile at `dst`: the value of the instruction, and over it what exists of the source. */
+static void copy_padded(exec_instance_t *instance, const dev_view_t *dst, uint8_t *dst_ptr,
+                        const exec_operand_t *src) {
+    dev_view_t inner = *dst;
+    int64_t skipped = 0;
+    inner.count = src->view.count;
+    for (uint32_t d = 0; d < dst->ndims; d++) {
+        inner.size[d] = src->view.size[d];
+        if (src->view.has_window) skipped += src->view.front[d] * dst->stride[d];
+    }
+    if (inner.count != dst->count) {
+        uint8_t element[8];
+        value_of(instance->insn, dst, element);
+        exec_fill(dst, dst_ptr, element);
+    }
+    if (inner.count == 0) return;
+    exec_copy(instance->worker, &inner, dst_ptr + skipped * dst->elem_bytes, &src->view, src->ptr,
+              COPY_PLAIN);
+}
+
 static sim_status_t dma_copy(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
     bool accumulates = insn->flags & VNPU_F_ACCUMULATE;
@@ -79,9 +109,14 @@ static sim_status_t dma_copy(exec_instance_t *instance) {
         make_pair(instance, accumulates ? ACCESS_UPDATE : ACCESS_WRITE, &dst, &src);
     if (status != SIM_OK || dst.view.count == 0) return status;
     static const uint8_t zero[8];
-    if (!accumulates && exec_alias_load(instance, &dst, &src)) return SIM_OK;
-    switch (plan_move(instance, &dst, &src)) {
+    bool is_whole = src.view.count == dst.view.count;
+    if (!accumulates && is_whole && exec_alias_load(instance, &dst, &src)) return SIM_OK;
+    switch (plan_move(instance, &dst, src.view.count ? &src : NULL)) {
     case MOVE_DATA:
+        if (insn->flags & VNPU_F_PAD) {
+            copy_padded(instance, &dst.view, dst.ptr, &src);
+            break;
+        }
         exec_copy(instance->worker, &dst.view, dst.ptr, &src.view, src.ptr, kind_of(instance));
         break;
     case MOVE_ZERO:
@@ -98,12 +133,7 @@ static sim_status_t dma_fill(exec_instance_t *instance) {
     sim_status_t status = exec_operand_make(instance, insn->dst, ACCESS_WRITE, &dst);
     if (status != SIM_OK || dst.view.count == 0) return status;
     uint8_t element[8];
-    if (dev_is_float(dst.view.dtype)) {
-        dev_store_f32(dst.view.dtype, element, dev_bits_f32(insn->imm[0]));
-    } else {
-        uint64_t value = (uint64_t)insn->imm[1] << 32 | insn->imm[0];
-        dev_store_i64(dst.view.dtype, element, (int64_t)value);
-    }
+    value_of(insn, &dst.view, element);
     if (plan_move(instance, &dst, NULL) == MOVE_DATA) exec_fill(&dst.view, dst.ptr, element);
     return SIM_OK;
 }
@@ -273,7 +303,11 @@ static sim_status_t capture(exec_instance_t *instance, exec_late_t *late) {
     }
     late->data = malloc(dst.view.count * dst.view.elem_bytes);
     if (!late->data) sim_bug("executor", 0, "no host memory for a held-back transfer");
-    exec_copy(instance->worker, &late->captured, late->data, &src.view, src.ptr, COPY_PLAIN);
+    if (instance->insn->flags & VNPU_F_PAD) {
+        copy_padded(instance, &late->captured, late->data, &src);
+    } else {
+        exec_copy(instance->worker, &late->captured, late->data, &src.view, src.ptr, COPY_PLAIN);
+    }
     return SIM_OK;
 }
 

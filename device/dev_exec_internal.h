@@ -19,7 +19,16 @@ typedef struct exec_scratch {
     size_t bytes;
 } exec_scratch_t;
 
-enum { SCRATCH_A, SCRATCH_B, SCRATCH_C, SCRATCH_ROW, SCRATCH_COUNT };
+enum {
+    SCRATCH_A,
+    SCRATCH_B,
+    SCRATCH_C,
+    SCRATCH_ROW,
+    SCRATCH_LEFT, /* dense operands and results of exec_mm_dims */
+    SCRATCH_RIGHT,
+    SCRATCH_RESULT,
+    SCRATCH_COUNT
+};
 
 /* A host thread's core: one instance at a time lives in these memories. */
 typedef struct exec_worker {
@@ -208,6 +217,21 @@ struct exec_late {
 
 /* ---- dev_exec_mm.c: kernels of libxsmm ---- */
 sim_status_t exec_mm_init(const dev_vec_level_t *level, sim_error_t *err) SIM_MUST_USE;
+/* A strided matrix in memory: element (r, c) at ptr[r * row + c * col]. */
+typedef struct exec_matrix {
+    const uint8_t *ptr;
+    vnpu_dtype_t dtype;
+    uint32_t bytes;
+    int64_t row, col;
+} exec_matrix_t;
+/* c[m][n] (+)= a[m][k] b[k][n]; element (r, c) of the result at c + 4 * (r * row + c * col). */
+void exec_mm_strided(exec_worker_t *worker, uint8_t *c, int64_t row, int64_t col,
+                     const exec_matrix_t *a, const exec_matrix_t *b, size_t m, size_t n, size_t k,
+                     bool accumulate);
+
+/* ---- dev_exec_mm_dims.c: operands of several dimensions of k or n ---- */
+void exec_mm_dims(exec_worker_t *worker, const exec_operand_t *dst, const exec_operand_t *a,
+                  const exec_operand_t *b, uint32_t k_dims, bool accumulate);
 
 /* ---- dev_exec_int.c: the integer side of the vector engine ---- */
 typedef enum exec_int_fault { INT_OK, INT_DIVISION_BY_ZERO, INT_UNSUPPORTED } exec_int_fault_t;

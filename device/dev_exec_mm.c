@@ -19,13 +19,7 @@
 #define INT_BLOCK_K   256u /* 256 * 255 * 255 < 2^24 */
 #define MXCSR_DAZ_FTZ 0x8040u
 
-/* A strided matrix in memory: element (r, c) at ptr[r * row + c * col]. */
-typedef struct matrix {
-    const uint8_t *ptr;
-    vnpu_dtype_t dtype;
-    uint32_t bytes;
-    int64_t row, col;
-} matrix_t;
+typedef exec_matrix_t matrix_t;
 
 sim_status_t exec_mm_init(const dev_vec_level_t *level, sim_error_t *err) {
     libxsmm_init();
@@ -275,9 +269,9 @@ static void mm_plane(exec_worker_t *worker, void *c, int64_t ldc, const matrix_t
 
 /* Result rows of one product; strided or misaligned ones go through a dense copy. Elements are 4
  * bytes. */
-static void mm_strided(exec_worker_t *worker, uint8_t *c, int64_t row, int64_t col,
-                       const matrix_t *a, const matrix_t *b, size_t m, size_t n, size_t k,
-                       bool accumulate) {
+void exec_mm_strided(exec_worker_t *worker, uint8_t *c, int64_t row, int64_t col,
+                     const exec_matrix_t *a, const exec_matrix_t *b, size_t m, size_t n, size_t k,
+                     bool accumulate) {
     bool is_dense = (col == 1 || n == 1) && (m == 1 || row >= (int64_t)n) && (uintptr_t)c % 4 == 0;
     if (is_dense) {
         mm_plane(worker, c, m == 1 ? (int64_t)n : row, a, b, m, n, k, accumulate);
@@ -295,6 +289,12 @@ static void mm_strided(exec_worker_t *worker, uint8_t *c, int64_t row, int64_t c
     }
 }
 
+/* Sums of no products. */
+static void mm_nothing(const exec_operand_t *dst, bool accumulate) {
+    static const uint8_t zero[4];
+    if (!accumulate) exec_fill(&dst->view, dst->ptr, zero);
+}
+
 sim_status_t exec_mm(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
     exec_operand_t dst, a, b;
@@ -306,9 +306,12 @@ sim_status_t exec_mm(exec_instance_t *instance) {
     bool accumulate = dev_cursor_accumulates(instance->cursor, insn);
     if (instance->exec->options.mode == DEV_EXEC_TIMING && dev_is_float(dst.view.dtype))
         return SIM_OK;
-    static const uint8_t zero[4];
-    if (a.view.count == 0) { /* k clipped to nothing: a sum of no products */
-        if (!accumulate) exec_fill(&dst.view, dst.ptr, zero);
+    if (a.view.count == 0) { /* k clipped to nothing */
+        mm_nothing(&dst, accumulate);
+        return SIM_OK;
+    }
+    if (insn->func > 0 || b.view.ndims > 2) {
+        exec_mm_dims(instance->worker, &dst, &a, &b, insn->func + 1u, accumulate);
         return SIM_OK;
     }
     uint32_t last = a.view.ndims - 1;
@@ -333,7 +336,7 @@ sim_status_t exec_mm(exec_instance_t *instance) {
     int64_t offset[WALK_MAX_OPS] = {0};
     do {
         left.ptr = a.ptr + offset[1] * a.view.elem_bytes;
-        mm_strided(instance->worker, dst.ptr + offset[0] * 4, walk.stride[0][inner],
+        exec_mm_strided(instance->worker, dst.ptr + offset[0] * 4, walk.stride[0][inner],
                    dst.view.stride[last], &left, &right, walk.size[inner], b.view.size[1],
                    b.view.size[0], accumulate);
     } while (exec_walk_step(&walk, inner, index, offset));

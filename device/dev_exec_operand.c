@@ -86,6 +86,7 @@ sim_status_t exec_operand_make(exec_instance_t *instance, uint16_t ap, exec_acce
     dev_view_make(&operand->view, &instance->program->ap[ap], instance->cursor, instance->launch,
                   instance->grid_pos);
     operand->ptr = NULL;
+    operand->low = operand->high = 0;
     if (operand->view.count == 0 || operand->view.space == VNPU_SPACE_IOTA) return SIM_OK;
     dev_view_extent(&operand->view, &operand->low, &operand->high);
     sim_status_t status =

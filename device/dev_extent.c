@@ -18,7 +18,7 @@
 
 enum { NUM_VARS = VNPU_MAX_LOOPS + VNPU_MAX_AXES };
 #define MAX_CANDIDATES                                                                             \
-    160u /* 2 ends + 4 clips x 6 digits, each with up to 5 neighbours in a rotation, less          \
+    380u /* 2 ends + 4 clips x 6 tiles x 3 digits, each with up to 5 neighbours in a rotation, less \
             duplicates */
 
 typedef struct span {
@@ -61,6 +61,10 @@ static vnpu_clip_mode_t clip_mode(const vnpu_clip_t *clip) {
 
 static bool clip_used(const vnpu_ap_t *ap, uint32_t c) {
     return c < 4 && (ap->clip[c].axis_mode & VNPU_CLIP_USED);
+}
+
+static bool is_window(const vnpu_ap_t *ap, uint32_t c) {
+    return ap->clip[c].axis_mode & VNPU_CLIP_WINDOW;
 }
 
 /* ---- groups ---- */
@@ -146,12 +150,35 @@ static void add_digits(candidates_t *list, const extent_vars_t *vars, uint32_t v
     if (t / radix > 0) add_boundary(list, vars, v, t / radix - 1);
 }
 
+static int64_t floor_div(int64_t a, int64_t b) {
+    return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+/* Tiles beside which the size of a window changes its course: the first and the last that have
+ * elements, and the first and the last that are whole. */
+static void add_window(candidates_t *list, const extent_vars_t *vars, uint32_t v,
+                       const vnpu_clip_t *clip, uint8_t pad) {
+    int64_t size = vars->ap->dim[clip->dim].size, step = size - clip->overlap;
+    int64_t tile[6] = {floor_div(pad - size, step) + 1,
+                       floor_div(pad + step - 1, step) - 1,
+                       floor_div(pad + step - 1, step),
+                       floor_div((int64_t)clip->extent + pad - size, step),
+                       floor_div((int64_t)clip->extent + pad - size, step) + 1,
+                       floor_div((int64_t)clip->extent + pad - 1, step)};
+    for (int i = 0; i < 6; i++)
+        add_digits(list, vars, v, clip, tile[i] > 0 ? (uint64_t)tile[i] : 0);
+}
+
 static void make_candidates(candidates_t *list, const extent_vars_t *vars, uint32_t v) {
     list->count = 0;
     add_boundary(list, vars, v, vars->low[v]);
     add_boundary(list, vars, v, vars->high[v]);
     for (uint32_t c = 0; clip_used(vars->ap, c); c++) {
         const vnpu_clip_t *clip = &vars->ap->clip[c];
+        if (is_window(vars->ap, c)) {
+            add_window(list, vars, v, clip, vars->ap->pad[c]);
+            continue;
+        }
         uint32_t full = clip->extent / vars->ap->dim[clip->dim].size; /* tiles that are not cut */
         if (full > 0) add_digits(list, vars, v, clip, full - 1);
         add_digits(list, vars, v, clip, full);
@@ -182,6 +209,21 @@ static uint64_t point_index(const extent_vars_t *vars, const vnpu_clip_t *clip) 
     return 0;
 }
 
+/* What a window leaves of its dimension: moves the span behind what is cut away in front. */
+static uint64_t cut_window(span_t *span, const vnpu_ap_t *ap, uint32_t c, uint64_t index) {
+    const vnpu_clip_t *clip = &ap->clip[c];
+    int64_t size = ap->dim[clip->dim].size;
+    if (index > INT32_MAX) return 0;
+    int64_t first = (int64_t)index * (size - clip->overlap) - ap->pad[c];
+    int64_t low = first < 0 ? -first : 0;
+    int64_t high = clip->extent - first < size ? clip->extent - first : size;
+    if (high <= low) return 0;
+    int64_t skipped = multiply_saturating(low, ap->dim[clip->dim].stride);
+    span->low = add_saturating(span->low, skipped);
+    span->high = add_saturating(span->high, skipped);
+    return (uint64_t)(high - low);
+}
+
 static void add_dim(span_t *span, const vnpu_ap_t *ap, uint32_t d, uint32_t size) {
     int64_t reach = (int64_t)ap->dim[d].stride * (int64_t)(size - 1);
     if (reach < 0) {
@@ -202,6 +244,10 @@ static bool add_clipped_dims(span_t *span, const extent_vars_t *vars, uint32_t g
             if (clip->dim != d || vars->group[clip_any_var(clip)] != group) continue;
             is_ours = true;
             uint64_t index = point_index(vars, clip);
+            if (is_window(ap, c)) {
+                size = cut_window(span, ap, c, index);
+                continue;
+            }
             uint64_t left = index > clip->extent / nominal ? 0 : clip->extent - index * nominal;
             if (left < size) size = left;
         }

@@ -27,16 +27,16 @@ static const dev_op_info_t op_table[] = {
     {VNPU_OP_FENCE, "fence", ON_ANY, 0, 0, 0, HOLD, FN(NONE), FN(NONE), false},
     {VNPU_OP_TRAP, "trap", ON_ANY, 0, 0, 1, HOLD, FN(NONE), FN(NONE), false},
     {VNPU_OP_MARK, "mark", ON_ANY, 0, 0, 1, HOLD, FN(NONE), FN(NONE), false},
-    {VNPU_OP_DMA_COPY, "dma_copy", ON_DMA, D | S0, 0, 0, HOLD | VNPU_F_ACCUMULATE, FN(NONE),
-     FN(NONE), false},
-    {VNPU_OP_DMA_TRANSPOSE, "dma_transpose", ON_DMA, D | S0, 0, 0, HOLD | VNPU_F_ACCUMULATE,
+    {VNPU_OP_DMA_COPY, "dma_copy", ON_DMA, D | S0, 0, 2, HOLD | VNPU_F_ACCUMULATE | VNPU_F_PAD,
      FN(NONE), FN(NONE), false},
+    {VNPU_OP_DMA_TRANSPOSE, "dma_transpose", ON_DMA, D | S0, 0, 2,
+     HOLD | VNPU_F_ACCUMULATE | VNPU_F_PAD, FN(NONE), FN(NONE), false},
     {VNPU_OP_DMA_FILL, "dma_fill", ON_DMA, D, 0, 2, HOLD, FN(NONE), FN(NONE), false},
     {VNPU_OP_DMA_GATHER, "dma_gather", ON_DMA, D | S0 | S1, 0, 1, HOLD | VNPU_F_WRAP_NEGATIVE,
      FN(OOB), FN(NONE), false},
     {VNPU_OP_DMA_SCATTER, "dma_scatter", ON_DMA, D | S0 | S1, 0, 1,
      HOLD | VNPU_F_WRAP_NEGATIVE | VNPU_F_ACCUMULATE, FN(OOB), FN(NONE), false},
-    {VNPU_OP_MM, "mm", ON_MTX, D | S0 | S1, 0, 0, HOLD | VNPU_F_KEEP_WEIGHTS, FN(NONE),
+    {VNPU_OP_MM, "mm", ON_MTX, D | S0 | S1, 0, 0, HOLD | VNPU_F_KEEP_WEIGHTS, FN(KDIMS),
      FN(NONE), false},
     {VNPU_OP_V_UNARY, "v_unary", ON_VEC, D | S0, S3, 2, HOLD | VNPU_F_SCALE | INT | PART,
      FN(UNARY), FN(NONE), false},
@@ -138,6 +138,8 @@ static const char *const space_names[VNPU_SPACE_COUNT] = {[VNPU_SPACE_DRAM] = "d
                                                           [VNPU_SPACE_ARG] = "arg",
                                                           [VNPU_SPACE_IOTA] = "iota"};
 
+static const char *const kdims_names[] = {"k1", "k2", "k3", "k4"};
+
 static const char *const queue_names[VNPU_QUEUE_KIND_COUNT] = {[VNPU_QUEUE_CTRL] = "ctrl",
                                                                [VNPU_QUEUE_DMA] = "dma",
                                                                [VNPU_QUEUE_MATRIX] = "matrix",
@@ -154,9 +156,9 @@ static const char *const clip_names[] = {[VNPU_CLIP_LOOP] = "loop",
                                          [VNPU_CLIP_CYCLIC] = "cyclic"};
 
 /* By bit: accumulate, keep weights, scale, reverse, reverse2, partial, integer, wrap negative, no
- * consume. */
+ * consume, pad. */
 static const char *const flag_names[] = {"acc",     "keep", "scale", "reverse", "reverse2",
-                                         "partial", "int",  "wrap",  "hold"};
+                                         "partial", "int",  "wrap",  "hold",    "pad"};
 static_assert((1u << COUNT(flag_names)) - 1u == VNPU_F_ALL, "a name per flag");
 
 const dev_op_info_t *dev_op_info(uint32_t op) {
@@ -187,6 +189,7 @@ const char *dev_func_name(dev_func_kind_t kind, uint32_t func) {
     case DEV_FUNC_BINARY_OPTIONAL: return name_at(binary_names, COUNT(binary_names), func);
     case DEV_FUNC_REDUCE: return name_at(reduce_names, COUNT(reduce_names), func);
     case DEV_FUNC_OOB: return name_at(oob_names, COUNT(oob_names), func);
+    case DEV_FUNC_KDIMS: return name_at(kdims_names, COUNT(kdims_names), func);
     case DEV_FUNC_NONE:
     case DEV_FUNC_KIND_COUNT: return NULL;
     }

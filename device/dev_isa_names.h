@@ -20,6 +20,7 @@ typedef enum dev_func_kind {
     DEV_FUNC_REDUCE,
     DEV_FUNC_MAP, /* unary functions allowed before a reduction: copy, square, abs, ne0 */
     DEV_FUNC_OOB,
+    DEV_FUNC_KDIMS, /* dimensions of k - 1; 0 is left out in text */
     DEV_FUNC_KIND_COUNT
 } dev_func_kind_t;
 

@@ -76,6 +76,8 @@ typedef struct dev_view {
     int64_t stride[VNPU_MAX_DIMS];  /* elements */
     uint64_t base; /* byte address: device address (DRAM), offset (SRAM, ACC, ARG); IOTA: element offset as i64 */
     uint64_t count; /* elements */
+    bool has_window;               /* some clip is a window: `front` is set */
+    uint32_t front[VNPU_MAX_DIMS]; /* elements of the pattern's size cut away before the first one; base is behind them */
 } dev_view_t;
 
 /* grid_pos: coordinates of this instance. Fast: called for every operand of every executed instruction. */

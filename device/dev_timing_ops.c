@@ -74,9 +74,10 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     if (a.count == 0 || b.count == 0 || c.count == 0) return false;
     sim_matrix_op_t *op = &slot->op.matrix;
     memset(op, 0, sizeof *op);
-    op->k = a.size[a.ndims - 1];
+    op->k = 1;
+    for (uint32_t d = 0; d <= insn->func; d++) op->k *= b.size[d];
     op->m = (uint32_t)(a.count / op->k);
-    op->n = b.size[b.ndims - 1];
+    op->n = (uint32_t)(b.count / op->k);
     op->rate = timing->machine.matrix_rate[a.dtype];
     op->pieces = a.dtype == VNPU_F32 ? timing->machine.matrix_f32_pieces : 1;
     op->keep_weights = holds_weights(queue->core, &b, (insn->flags & VNPU_F_KEEP_WEIGHTS) != 0);
@@ -246,10 +247,11 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
     view_of(queue, insn->dst, &dst);
     bool has_source = insn->src[0] != VNPU_NO_AP;
     if (has_source) view_of(queue, insn->src[0], &src);
-    if (dst.count == 0 || (has_source && src.count == 0)) return false;
+    bool pads = (insn->flags & VNPU_F_PAD) != 0; /* a source of nothing leaves a fill */
+    if (dst.count == 0 || (has_source && src.count == 0 && !pads)) return false;
     op->transpose = insn->op == VNPU_OP_DMA_TRANSPOSE;
     op->accumulate = (insn->flags & VNPU_F_ACCUMULATE) != 0 && dst.space == VNPU_SPACE_DRAM;
-    bool reads_dram = has_source && src.space == VNPU_SPACE_DRAM;
+    bool reads_dram = has_source && src.space == VNPU_SPACE_DRAM && src.count != 0;
     bool writes_dram = dst.space == VNPU_SPACE_DRAM;
     op->kind = reads_dram ? SIM_DMA_READ : writes_dram ? SIM_DMA_WRITE : SIM_DMA_LOCAL;
     if (insn->op == VNPU_OP_DMA_GATHER || insn->op == VNPU_OP_DMA_SCATTER) {

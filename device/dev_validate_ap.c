@@ -106,7 +106,7 @@ static sim_status_t check_clip(dev_check_t *check, uint32_t index, const vnpu_ap
     static const vnpu_clip_t unused;
     const vnpu_clip_t *clip = &ap->clip[c];
     if (!(clip->axis_mode & VNPU_CLIP_USED)) {
-        if (memcmp(clip, &unused, sizeof unused) != 0)
+        if (memcmp(clip, &unused, sizeof unused) != 0 || ap->pad[c] != 0)
             return FAIL_AP("clip %u is unused, not zero", c);
         return SIM_OK;
     }
@@ -114,9 +114,16 @@ static sim_status_t check_clip(dev_check_t *check, uint32_t index, const vnpu_ap
     if (c > 0 && !(ap->clip[c - 1].axis_mode & VNPU_CLIP_USED)) {
         return FAIL_AP("clip %u is used, clip %u is not: used clips come first", c, c - 1);
     }
-    if (clip->axis_mode & 0x78u || clip->reserved) return FAIL_AP("clip %u: reserved bits", c);
+    if (clip->axis_mode & 0x70u) return FAIL_AP("clip %u: reserved bits", c);
+    if (!(clip->axis_mode & VNPU_CLIP_WINDOW) && (clip->overlap || ap->pad[c])) {
+        return FAIL_AP("clip %u: an overlap or a pad, but no window", c);
+    }
     if (clip->dim >= ap->ndims)
         return FAIL_AP("clip %u: dimension %u of %u", c, clip->dim, ap->ndims);
+    if (clip->overlap > 0 && (uint32_t)clip->overlap >= ap->dim[clip->dim].size) {
+        return FAIL_AP("clip %u: an overlap of %d, the tile has %u", c, clip->overlap,
+                       ap->dim[clip->dim].size);
+    }
     if (mode == VNPU_CLIP_GRID ? clip->loop != VNPU_NO_LOOP : clip->loop >= VNPU_MAX_LOOPS) {
         return FAIL_AP("clip %u: loop level %u in mode %s", c, clip->loop,
                        dev_clip_mode_name(mode));
@@ -129,7 +136,7 @@ sim_status_t dev_check_ap(dev_check_t *check, uint32_t index) {
     const vnpu_ap_t *ap = &check->program->ap[index];
     uint32_t scale_bits;
     memcpy(&scale_bits, &ap->scale, sizeof scale_bits);
-    if (ap->reserved0 || ap->reserved1 || ap->reserved2 || scale_bits || ap->zero_point ||
+    if (ap->reserved1 || ap->reserved2 || scale_bits || ap->zero_point ||
         ap->sparsity) {
         return FAIL_AP("a reserved field is not zero");
     }

@@ -130,7 +130,59 @@ static sim_status_t check_partial_dtype(dev_check_t *check, uint32_t operand) {
 
 /* ---- opcodes ---- */
 
+static sim_status_t check_value(dev_check_t *check) {
+    if (dev_dtype_is_float(operand_ap(check, DST)->dtype) && check->insn->imm[1] != 0) {
+        return FAIL_INSN("the value of a float is imm[0] alone, imm[1] must be 0");
+    }
+    return SIM_OK;
+}
+
+static bool is_window(const vnpu_ap_t *ap, uint32_t c) {
+    return ap->clip[c].axis_mode & VNPU_CLIP_WINDOW;
+}
+
+/* The window of a dimension, or -1. */
+static int window_of(const vnpu_ap_t *ap, uint32_t dim) {
+    for (uint32_t c = 0; c < 4; c++) {
+        if (is_window(ap, c) && ap->clip[c].dim == dim) return (int)c;
+    }
+    return -1;
+}
+
+/* A copy that pads: whole tiles in SRAM for windows in DRAM. */
+static sim_status_t check_dma_pad(dev_check_t *check) {
+    if (check->insn->flags & VNPU_F_ACCUMULATE) return FAIL_INSN("pad and acc exclude each other");
+    sim_status_t status = check_in(check, DST, IN_SRAM);
+    if (status == SIM_OK) status = check_in(check, SRC0, IN_DRAM);
+    if (status == SIM_OK) status = check_value(check);
+    const vnpu_ap_t *src = operand_ap(check, SRC0);
+    if (status == SIM_OK) status = check_ndims(check, DST, src->ndims);
+    for (uint32_t d = 0; status == SIM_OK && d < src->ndims; d++) {
+        uint64_t key[4];
+        if (window_of(src, d) < 0) {
+            status = check_same_dim(check, DST, d, SRC0, d);
+        } else if (clips_of(src, d, key) > 1) {
+            return FAIL_INSN("src0 dimension %u has a window and another clip", d);
+        } else {
+            status = check_plain_dim(check, DST, d, src->dim[d].size);
+        }
+    }
+    return status;
+}
+
+static sim_status_t check_no_window(dev_check_t *check, uint32_t operand) {
+    bool may_have = operand == SRC0 && (check->insn->flags & VNPU_F_PAD);
+    for (uint32_t c = 0; c < 4 && !may_have; c++) {
+        if (!is_window(operand_ap(check, operand), c)) continue;
+        return FAIL_INSN("%s: clip %u is a window; only src0 of a copy with flag pad has windows",
+                         dev_operand_name(operand), c);
+    }
+    return SIM_OK;
+}
+
 static sim_status_t check_dma_move(dev_check_t *check) {
+    if (check->insn->flags & VNPU_F_PAD) return check_dma_pad(check);
+    if (check->insn->imm[0] || check->insn->imm[1]) return FAIL_INSN("immediates without flag pad");
     sim_status_t status = check_in(check, DST, IN_DRAM | IN_SRAM);
     if (status == SIM_OK) status = check_in(check, SRC0, IN_DRAM | IN_SRAM);
     if (status != SIM_OK) return status;
@@ -143,11 +195,7 @@ static sim_status_t check_dma_move(dev_check_t *check) {
 
 static sim_status_t check_dma_fill(dev_check_t *check) {
     sim_status_t status = check_in(check, DST, IN_DRAM | IN_SRAM);
-    if (status != SIM_OK) return status;
-    if (dev_dtype_is_float(operand_ap(check, DST)->dtype) && check->insn->imm[1] != 0) {
-        return FAIL_INSN("the value of a float is imm[0] alone, imm[1] must be 0");
-    }
-    return SIM_OK;
+    return status == SIM_OK ? check_value(check) : status;
 }
 
 /* table: the operand with the rows of a table in DRAM; packed: the one with a row per index. */
@@ -201,19 +249,31 @@ static sim_status_t check_mm_dtypes(dev_check_t *check) {
     return SIM_OK;
 }
 
+/* src0 [m..][k..], src1 [k..][n..], dst [m..][n..]. */
+static sim_status_t check_mm_dims(dev_check_t *check) {
+    uint32_t k = check->insn->func + 1u;
+    uint32_t left = operand_ap(check, SRC0)->ndims, right = operand_ap(check, SRC1)->ndims;
+    if (left <= k || right <= k) {
+        return FAIL_INSN("%s has %u dimensions, %u of k and 1 or more of %s are needed",
+                         dev_operand_name(left <= k ? SRC0 : SRC1), left <= k ? left : right, k,
+                         left <= k ? "m" : "n");
+    }
+    uint32_t m = left - k, n = right - k;
+    sim_status_t status = check_ndims(check, DST, m + n);
+    if (status == SIM_OK) status = check_same_leading(check, DST, SRC0, m);
+    for (uint32_t d = 0; d < k && status == SIM_OK; d++)
+        status = check_same_dim(check, SRC0, m + d, SRC1, d);
+    for (uint32_t d = 0; d < n && status == SIM_OK; d++)
+        status = check_same_dim(check, DST, m + d, SRC1, k + d);
+    return status;
+}
+
 static sim_status_t check_mm(dev_check_t *check) {
     sim_status_t status = check_in(check, DST, IN_ACC);
     if (status == SIM_OK) status = check_in(check, SRC0, IN_SRAM);
     if (status == SIM_OK) status = check_in(check, SRC1, IN_SRAM);
     if (status == SIM_OK) status = check_mm_dtypes(check);
-    if (status == SIM_OK) status = check_ndims(check, SRC1, 2);
-    if (status != SIM_OK) return status;
-    uint32_t last = operand_ap(check, SRC0)->ndims - 1u;
-    if (last == 0) return FAIL_INSN("src0 has 1 dimension, (m..., k) are needed");
-    status = check_ndims(check, DST, last + 1);
-    if (status == SIM_OK) status = check_same_leading(check, DST, SRC0, last);
-    if (status == SIM_OK) status = check_same_dim(check, SRC0, last, SRC1, 0);
-    if (status == SIM_OK) status = check_same_dim(check, DST, last, SRC1, 1);
+    if (status == SIM_OK) status = check_mm_dims(check);
     if (status != SIM_OK) return status;
     if (!(check->insn->flags & VNPU_F_KEEP_WEIGHTS)) {
         check->has_weights = true;
@@ -414,6 +474,8 @@ sim_status_t dev_check_op(dev_check_t *check) {
             return FAIL_INSN("%s: pattern %u of %u", dev_operand_name(i), ap,
                              check->program->header.num_aps);
         }
+        status = check_no_window(check, i);
+        if (status != SIM_OK) return status;
     }
     status = check_operands(check);
     uint32_t read, written;

@@ -80,12 +80,39 @@ static uint64_t clip_index(const vnpu_clip_t *clip, const dev_cursor_t *cursor,
     return 0; /* two bits, four modes */
 }
 
+/* Cuts dimension clip->dim to what of the window exists. */
+static void view_window(dev_view_t *view, const vnpu_ap_t *ap, uint32_t c, uint64_t index) {
+    const vnpu_clip_t *clip = &ap->clip[c];
+    uint32_t d = clip->dim;
+    if (!view->has_window) {
+        view->has_window = true;
+        for (uint32_t e = 0; e < VNPU_MAX_DIMS; e++)
+            view->front[e] = 0;
+    }
+    int64_t size = ap->dim[d].size, step = size - clip->overlap;
+    if (index > INT32_MAX) { /* lies behind every extent; below, the product fits */
+        view->size[d] = 0;
+        return;
+    }
+    int64_t first = (int64_t)index * step - ap->pad[c];
+    int64_t low = first < 0 ? -first : 0;
+    int64_t high = clip->extent - first < size ? clip->extent - first : size;
+    view->size[d] = high > low ? (uint32_t)(high - low) : 0;
+    if (view->size[d] == 0) return;
+    view->front[d] = (uint32_t)low;
+    view->base += (uint64_t)(low * view->stride[d] * (int64_t)view->elem_bytes);
+}
+
 static void view_clip(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t *cursor,
                       const dev_launch_t *launch, const uint32_t grid_pos[VNPU_MAX_AXES]) {
     for (uint32_t c = 0; c < 4 && (ap->clip[c].axis_mode & VNPU_CLIP_USED); c++) {
         const vnpu_clip_t *clip = &ap->clip[c];
         uint64_t nominal = ap->dim[clip->dim].size;
         uint64_t index = clip_index(clip, cursor, launch->grid, grid_pos);
+        if (clip->axis_mode & VNPU_CLIP_WINDOW) {
+            view_window(view, ap, c, index);
+            continue;
+        }
         /* A tile index of 2^32 or more lies behind every extent; below, the product fits. */
         if (index > UINT32_MAX || index * nominal >= clip->extent) {
             view->size[clip->dim] = 0;
@@ -108,6 +135,7 @@ void dev_view_make(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t *cu
     view->dtype = (vnpu_dtype_t)ap->dtype;
     view->elem_bytes = elem_bytes[ap->dtype];
     view->ndims = ap->ndims;
+    view->has_window = false;
     for (uint32_t d = 0; d < ap->ndims; d++) {
         view->size[d] = ap->dim[d].size;
         view->stride[d] = ap->dim[d].stride;

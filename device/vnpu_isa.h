@@ -79,13 +79,15 @@ typedef enum vnpu_op {
     VNPU_OP_TRAP = 0x05,     /* imm[0] = code: the launch fails with VNPU_ERROR_TRAP */
     VNPU_OP_MARK = 0x06,     /* imm[0] = id shown in traces */
     /* dma [DMA] */
-    VNPU_OP_DMA_COPY = 0x10,      /* dst[i] = cast(src0[i]); F_ACCUMULATE adds into dst */
+    VNPU_OP_DMA_COPY = 0x10,      /* dst[i] = cast(src0[i]); F_ACCUMULATE adds into dst; F_PAD: imm[0..1], as in DMA_FILL, where
+                                     the windows of src0 lie outside (vnpu_clip_t) */
     VNPU_OP_DMA_TRANSPOSE = 0x11, /* as DMA_COPY; runs are read along src0's innermost dimension and turned on the fly */
     VNPU_OP_DMA_FILL = 0x12,      /* dst[i] = imm[0..1] as i64 (integers) or imm[0] as f32 bits (floats) */
     VNPU_OP_DMA_GATHER = 0x13,    /* dst[i][:] = src0 row src1[i]; see vnpu_oob_t in func, imm[0] = rows of the table */
     VNPU_OP_DMA_SCATTER = 0x14,   /* dst row src1[i] = src0[i][:]; F_ACCUMULATE adds, i ascending */
     /* matrix [MATRIX] */
-    VNPU_OP_MM = 0x20, /* dst[m][n] (+)= sum_k src0[m][k] * src1[k][n]; not_first decides overwrite or accumulate */
+    VNPU_OP_MM = 0x20, /* dst[m..][n..] (+)= sum_k src0[m..][k..] * src1[k..][n..]; func = dimensions of k - 1, the last of src0 and
+                          the first of src1, k ascending over them in order; not_first decides overwrite or accumulate */
     /* vector [VECTOR] */
     VNPU_OP_V_UNARY = 0x30,  /* dst = func(src0), or func(src0 * imm[0] + imm[1]) with F_SCALE (f32 bits) */
     VNPU_OP_V_BINARY = 0x31, /* dst = func(src0, src1), then func2(that, src2) if func2 != 0 */
@@ -111,7 +113,8 @@ enum {
     VNPU_F_INTEGER = 1u << 6,      /* vector: compute in i64 (wrapping), not in f32 */
     VNPU_F_WRAP_NEGATIVE = 1u << 7, /* gather/scatter: a negative index counts from the end */
     VNPU_F_NO_CONSUME = 1u << 8,   /* both waits leave the semaphore as it is */
-    VNPU_F_ALL = (1u << 9) - 1u
+    VNPU_F_PAD = 1u << 9, /* DMA_COPY, DMA_TRANSPOSE: src0 has windows, dst takes imm[0..1] for what lies outside */
+    VNPU_F_ALL = (1u << 10) - 1u
 };
 
 /* Out-of-range policy of DMA_GATHER / DMA_SCATTER (func). */
@@ -155,16 +158,23 @@ typedef enum vnpu_clip_mode {
     VNPU_CLIP_CYCLIC = 3, /* i * G + g: tiles are dealt round */
 } vnpu_clip_mode_t;
 
-/* One clip of a last tile: size[dim] becomes max(0, min(size, extent - index * size)). 8 bytes. */
+/*
+ * One clip of a last tile: size[dim] becomes max(0, min(size, extent - index * size)). 8 bytes.
+ *
+ * A window (VNPU_CLIP_WINDOW) also has an overlap and a pad (vnpu_ap_t.pad): tile number `index` covers the coordinates
+ * [first, first + size) with first = index * (size - overlap) - pad, of which [0, extent) exist. What lies before or behind is cut
+ * away. Windows belong to src0 of a DMA with F_PAD alone; a dimension with a window has no other clip.
+ */
 typedef struct vnpu_clip {
     uint32_t extent;   /* elements of the whole dimension */
     uint8_t dim;       /* which dimension of this pattern */
     uint8_t loop;      /* loop level 0..3 (modes LOOP, BLOCK, CYCLIC); VNPU_NO_LOOP in mode GRID */
-    uint8_t axis_mode; /* bits 0..1 vnpu_clip_mode_t, bit 2 grid axis, bit 7: this clip is in use */
-    uint8_t reserved;
+    uint8_t axis_mode; /* bits 0..1 vnpu_clip_mode_t, bit 2 grid axis, bit 3 window, bit 7: this clip is in use */
+    int8_t overlap;    /* window: elements that a tile shares with the next one; < 0: that lie between them; < size */
 } vnpu_clip_t;
 static_assert(sizeof(vnpu_clip_t) == 8, "clip");
 #define VNPU_CLIP_USED 0x80u
+#define VNPU_CLIP_WINDOW 0x08u
 
 typedef struct vnpu_dim {
     uint32_t size;  /* elements, >= 1; dims[0] is the outermost, dims[ndims - 1] the innermost */
@@ -186,7 +196,7 @@ typedef struct vnpu_ap {
     uint8_t dtype; /* vnpu_dtype_t */
     uint8_t ndims; /* 1..5 */
     uint8_t arg;   /* argument index for DRAM, else VNPU_NO_ARG */
-    uint32_t reserved0;
+    uint8_t pad[4]; /* by clip, of windows: elements of tile 0 that lie before coordinate 0 */
     int64_t base; /* bytes; IOTA: elements */
     vnpu_dim_t dim[VNPU_MAX_DIMS];
     float scale;           /* reserved for quantised operands: 0 */

@@ -32,7 +32,7 @@ class Pattern:
     space: int
     dtype: int
     sizes: list[int]
-    clips: list[tuple[int, int, int, int, int]]  # extent, dimension, loop, mode, axis
+    clips: list[tuple[int, ...]]  # extent, dimension, loop, mode, axis, step from tile to tile, pad
 
     @property
     def element(self) -> int:
@@ -68,9 +68,9 @@ def _pattern(data: bytes) -> Pattern:
     sizes = [struct.unpack_from("<I", data, 16 + 8 * d)[0] for d in range(ndims)]
     clips = []
     for c in range(4):
-        extent, dim, loop, axis_mode, _ = struct.unpack_from("<IBBBB", data, 96 + 8 * c)
+        extent, dim, loop, axis_mode, overlap = struct.unpack_from("<IBBBb", data, 96 + 8 * c)
         if axis_mode & 0x80:
-            clips.append((extent, dim, loop, axis_mode & 3, axis_mode >> 2 & 1))
+            clips.append((extent, dim, loop, axis_mode & 3, axis_mode >> 2 & 1, sizes[dim] - overlap, data[4 + c]))
     return Pattern(space, dtype, sizes, clips)
 
 
@@ -119,8 +119,7 @@ class _Nest:
 
     def sizes(self, pattern: Pattern) -> list[np.ndarray]:
         sizes = [np.int64(size) for size in pattern.sizes]
-        for extent, dim, loop, mode, axis in pattern.clips:
-            full = pattern.sizes[dim]
+        for extent, dim, loop, mode, axis, step, pad in pattern.clips:
             grid = self.axis(axis, self.grid[axis])
             count = self.axis(2 + loop, self.trips[loop]) if mode != 1 else None
             if mode == 0:
@@ -131,7 +130,9 @@ class _Nest:
                 index = grid * self.trips[loop] + count
             else:
                 index = count * self.grid[axis] + grid
-            sizes[dim] = np.maximum(0, np.minimum(sizes[dim], extent - index * full))
+            first = index * step - pad
+            left = np.minimum(pattern.sizes[dim], extent - first) - np.maximum(0, -first)
+            sizes[dim] = np.maximum(0, np.minimum(sizes[dim], left))
         return sizes
 
     def total(self, values: np.ndarray, insn: Instruction) -> int:
@@ -157,7 +158,7 @@ def _work(program: Program, insn: Instruction, nest: _Nest) -> Work:
     if insn.op == MM:
         left = nest.sizes(program.patterns[insn.src[0]])
         right = nest.sizes(program.patterns[insn.src[1]])
-        return Work(macs=nest.total(_product(left) * right[-1], insn))
+        return Work(macs=nest.total(_product(left) * _product(right[insn.func + 1 :]), insn))
     if insn.op not in COPIES | {GATHER, SCATTER}:
         return Work()
     source = None if insn.src[0] == ABSENT else program.patterns[insn.src[0]]
@@ -230,8 +231,10 @@ def stream_cycles(program: Program, grid: tuple[int, int], rows: int, cols: int,
             elif insn.op == ENDLOOP:
                 nest.trips.pop()
             elif insn.op == MM:
-                *m, k = nest.sizes(program.patterns[insn.src[0]])
-                n = nest.sizes(program.patterns[insn.src[1]])[-1]
+                split = insn.func + 1
+                m = nest.sizes(program.patterns[insn.src[0]])[:-split]
+                right = nest.sizes(program.patterns[insn.src[1]])
+                k, n = _product(right[:split]), _product(right[split:])
                 stream = -(-_product(m) * rate.denominator // rate.numerator)
                 total += nest.total(-(-k // rows) * -(-n // cols) * stream, insn)
     return total

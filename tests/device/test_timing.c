@@ -394,3 +394,25 @@ Test(timing, an_empty_instruction_keeps_its_place) {
     cr_assert_eq(bench_cycles(&bench, text, 1), whole);
     bench_close(&bench);
 }
+
+/* A padded copy reads what exists; a tile that lies outside altogether is a fill. */
+Test(timing, a_window_reads_what_exists_of_it) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    static const char head[] = ".program p\n.arg a in\n.sram 4096\n"
+                               ".ap near sram f32 dims=[4:16, 16:1]\n.ap far dram f32 arg=a base=-%d dims=[4:16, 16:1] loop0=+32 "
+                               "clip=0:6:loop:0:2:%u\n.queue dma0\n loop %u\n dma_copy dst=near src0=far pad value=1\n endloop\n";
+    /* rows of 64 bytes, tiles of 4 rows, 2 apart: tile i has rows 2 i - pad .. 2 i - pad + 3 of 6 */
+    static const uint32_t cases[][3] = {{0, 3, 4 + 4 + 2}, {1, 4, 3 + 4 + 3 + 1}, {4, 5, 0 + 2 + 4 + 4 + 2}, {4, 1, 0}};
+    for (uint32_t i = 0; i < 4; i++) {
+        char text[512];
+        dev_record_t record;
+        sim_error_t err = {0};
+        snprintf(text, sizeof text, head, (int)(64 * cases[i][0]), cases[i][0], cases[i][1]);
+        cr_assert_eq(bench_try(&bench, text, 1, &record, &err), SIM_OK, "%s", err.text);
+        cr_assert_eq(record.dram_read_bytes, 64 * cases[i][2], "case %u: %llu bytes", i, (unsigned long long)record.dram_read_bytes);
+        cr_assert_gt(record.duration_ticks, 0);
+        dev_record_free(&record);
+    }
+    bench_close(&bench);
+}
