@@ -36,11 +36,10 @@ struct sim_dma {
     sim_noc_t *noc;
     uint32_t port;
     sim_share_t *sram;
-    /* Transfers that have begun, in order: all but the newest have issued their requests and wait
-     * for the last data. */
-    sim_dma_op_t *oldest, *newest;
+    /* Transfers that have begun, in order: those that have issued their requests and wait for the
+     * last data, the one that issues, those whose descriptors are fetched ahead. */
+    sim_dma_op_t *oldest, *current, *newest;
     uint32_t begun;
-    sim_dma_op_t *current; /* the newest, while it issues */
     sim_dma_op_t *waiting;
     uint64_t issue_cycle; /* the front end is free */
     sim_tick_t last_end;
@@ -170,31 +169,49 @@ static uint32_t most_transfers(const sim_dma_t *unit, const sim_dma_op_t *op) {
 }
 
 static void begin(sim_dma_t *unit, sim_dma_op_t *op) {
+    op->next = NULL;
     if (unit->begun++ == 0)
         unit->oldest = op;
     else
         unit->newest->next = op;
-    unit->newest = unit->current = op;
+    unit->newest = op;
+    if (unit->current == NULL) unit->current = op;
     uint64_t now = sim_clock_cycle_up(&unit->spec.clock, sim_now(unit->engine));
-    uint64_t cycle = unit->issue_cycle > now ? unit->issue_cycle : now;
+    uint64_t cycle = unit->issue_cycle > now && !unit->spec.prefetches ? unit->issue_cycle : now;
     uint32_t descriptor = unit->spec.descriptor_cycles;
-    op->is_issued = op->total_bytes == 0;
-    if (op->is_issued && descriptor == 0) descriptor = 1;
+    if (op->total_bytes == 0 && descriptor == 0) descriptor = 1;
     op->begin = sim_clock_tick(&unit->spec.clock, cycle);
-    op->engine_cycles = descriptor;
-    unit->issue_cycle = cycle + descriptor;
+    op->ready_cycle = cycle + descriptor;
+}
+
+/* The front end takes up the current transfer: what of its descriptor nothing hid is its own. */
+static void take_up(sim_dma_t *unit, sim_dma_op_t *op) {
+    uint64_t from = sim_clock_cycle_up(&unit->spec.clock, op->begin);
+    if (unit->issue_cycle > from) from = unit->issue_cycle;
+    op->engine_cycles = op->ready_cycle > from ? op->ready_cycle - from : 0;
+    if (op->ready_cycle > unit->issue_cycle) unit->issue_cycle = op->ready_cycle;
     op->not_before = sim_clock_tick(&unit->spec.clock, unit->issue_cycle);
+    op->is_issued = op->total_bytes == 0;
+    op->is_taken_up = true;
+}
+
+static bool can_begin(const sim_dma_t *unit, const sim_dma_op_t *op) {
+    return (unit->current == NULL || unit->spec.prefetches) &&
+           unit->begun < most_transfers(unit, op);
 }
 
 /* Moves the transfers up as far as they can; each step makes room for the one behind. */
 static void shift(sim_dma_t *unit) {
-    if (unit->current != NULL && unit->current->is_issued) unit->current = NULL;
-    while (unit->current == NULL && unit->waiting != NULL &&
-           unit->begun < most_transfers(unit, unit->waiting)) {
-        sim_dma_op_t *op = unit->waiting;
-        unit->waiting = NULL;
-        begin(unit, op);
-        if (op->is_issued) unit->current = NULL;
+    for (;;) {
+        if (unit->waiting != NULL && can_begin(unit, unit->waiting)) {
+            sim_dma_op_t *op = unit->waiting;
+            unit->waiting = NULL;
+            begin(unit, op);
+        }
+        if (unit->current == NULL) break;
+        if (!unit->current->is_taken_up) take_up(unit, unit->current);
+        if (!unit->current->is_issued) break;
+        unit->current = unit->current->next;
     }
     pump(unit);
     try_end(unit);
@@ -539,7 +556,7 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
     for (int i = 0; i < 3; i++)
         op->waited[i] = 0;
     op->in_flight = 0;
-    op->is_issued = false;
+    op->is_taken_up = op->is_issued = false;
     unit->waiting = op;
     shift(unit);
 }
@@ -624,6 +641,7 @@ sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t
         .outstanding_requests = (uint32_t)sim_config_u64(config, "dma.outstanding_requests"),
         .read_transfers = (uint32_t)sim_config_u64(config, "dma.read_transfers"),
         .write_transfers = (uint32_t)sim_config_u64(config, "dma.write_transfers"),
+        .prefetches = sim_config_u64(config, "dma.descriptor_prefetch") != 0,
         .aligned_requests = sim_config_u64(config, "dma.aligned_requests") != 0,
         .transpose_factor = sim_config_ratio(config, "dma.transpose_factor"),
         .accumulate_factor = sim_config_ratio(config, "dma.accumulate_factor"),

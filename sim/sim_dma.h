@@ -24,15 +24,18 @@
  *
  * Transfers of one engine are pipelined: the next descriptor is fetched while the last data of
  * those before it is in flight, its requests are issued after the previous transfer's last request.
- * A transfer begins once the one before has issued and fewer than read_transfers (writes and moves
- * inside the scratchpad: write_transfers) have not ended; transfers end in order. A read request
- * goes to memory when its slot of the engine begins, and its data passes the crossbar and the
- * scratchpad port as it comes; a write request is read from the scratchpad whole before it enters
- * the crossbar. Accumulating on DRAM reads, then writes. An empty transfer costs its descriptor, at
- * least one cycle.
+ * A transfer begins, with the fetch of its descriptor, once the one before has issued and fewer
+ * than read_transfers (writes and moves inside the scratchpad: write_transfers) have not ended.
+ * With prefetches it need not wait until the one before has issued: descriptors are fetched side by
+ * side, from submission on. Transfers issue and end in order.
  *
- * Causes: USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor, runs, short last
- * words, factors) DMA_SETUP; the rest of [start, end) is split over DRAM, NOC and SRAM_CONFLICT in
+ * A read request goes to memory when its slot of the engine begins, and its data passes the
+ * crossbar and the scratchpad port as it comes; a write request is read from the scratchpad whole
+ * before it enters the crossbar. Accumulating on DRAM reads, then writes. An empty transfer costs
+ * its descriptor, at least one cycle.
+ *
+ * Causes: USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor as far as nothing
+ * else was issued, runs, short last words, factors) DMA_SETUP; the rest of [start, end) is split over DRAM, NOC and SRAM_CONFLICT in
  * proportion to the time that its requests waited in each (remainder to DRAM). The completion gap
  * [end, done) is the caller's.
  */
@@ -51,6 +54,7 @@ typedef struct sim_dma_spec {
     uint64_t request_bytes, max_run_bytes, outstanding_bytes;
     uint32_t outstanding_requests;
     uint32_t read_transfers, write_transfers; /* >= 1 */
+    bool prefetches;
     bool aligned_requests; /* bytes_per_cycle and request_bytes are powers of two then */
     sim_ratio_t transpose_factor, accumulate_factor; /* >= 1: data cycles are multiplied */
     sim_clock_t clock;
@@ -85,8 +89,9 @@ typedef struct sim_dma_op {
     sim_event_t event;
     uint64_t total_bytes, moved_bytes, sram_moved_bytes, engine_cycles;
     sim_tick_t begin, not_before, waited[3];
+    uint64_t ready_cycle; /* the descriptor is there */
     uint32_t in_flight;
-    bool is_issued;
+    bool is_taken_up, is_issued; /* by the front end; all requests */
 } sim_dma_op_t;
 
 typedef struct sim_dma sim_dma_t;
@@ -98,7 +103,7 @@ void sim_dma_destroy(sim_dma_t *unit);
 void sim_dma_reset(sim_dma_t *unit);
 sim_status_t sim_dma_spec_from_config(const sim_config_t *config,
                                       sim_dma_spec_t *out_spec) SIM_MUST_USE;
-/* at most one waiting behind the one whose requests are being issued */
+/* At most one waits for its turn to begin. */
 bool sim_dma_can_submit(const sim_dma_t *unit);
 void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op);
 

@@ -126,6 +126,8 @@ static const sim_key_t KEYS[] = {
      "Data that one DMA engine moves per core cycle.", false},
     {"dma", "descriptor_cycles", SIM_TYPE_CYCLES, NULL, 0, 1000000, NULL,
      "Core cycles to fetch and decode one transfer.", false},
+    {"dma", "descriptor_prefetch", SIM_TYPE_BOOL, "false", 0, 1, NULL,
+     "Whether descriptors are fetched ahead, while the transfers before still issue requests.", false},
     {"dma", "run_cycles", SIM_TYPE_CYCLES, NULL, 0, 65536, NULL,
      "Core cycles of every contiguous run beside its data: short runs are slow.", false},
     {"dma", "completion_cycles", SIM_TYPE_CYCLES, NULL, 0, 1000000, NULL,

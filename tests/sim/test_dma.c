@@ -593,6 +593,39 @@ Test(dma, as_many_transfers_drain_as_the_key_says) {
     }
 }
 
+Test(dma, descriptors_are_fetched_ahead) {
+    for (uint32_t most = 1; most <= 4; most++) {
+        sim_dma_spec_t spec = spec_of();
+        spec.prefetches = true;
+        spec.read_transfers = most;
+        bench_t bench;
+        bench_init(&bench, &spec, NULL);
+        enum { COUNT = 8 };
+        sim_dma_op_t op[COUNT];
+        feeder_t feeder = {.unit = bench.unit[0], .op = op, .count = COUNT};
+        for (uint32_t i = 0; i < COUNT; i++) {
+            op[i] = op_of(&bench, SIM_DMA_READ, 0, 1, 0, 4096);
+            op[i].op = (sim_op_t){.on_end = feed, .on_done = finished, .owner = &feeder};
+        }
+        feed(bench.engine, &op[0].op);
+        (void)sim_engine_run(bench.engine);
+        cr_assert_eq(feeder.done, COUNT);
+        /* 64 cycles of descriptor from the start, or the end of the oldest, on; 17 of issue */
+        uint64_t end[COUNT];
+        for (uint32_t i = 0; i < COUNT; i++) {
+            uint64_t ready = 64 + (i >= most ? end[i - most] : 0), free = i > 0 ? end[i - 1] : 0;
+            end[i] = (ready > free ? ready : free) + 17;
+            cr_assert_eq(op[i].op.end, end[i] * TICKS, "%u of %u: %llu", i, most,
+                         (unsigned long long)op[i].op.end);
+            expect_causes_sum(&op[i].op);
+            /* what no other transfer's requests hid */
+            cr_assert_eq(op[i].op.cause[SIM_CAUSE_DMA_SETUP],
+                         op[i].op.end - op[i].op.start - 16 * TICKS);
+        }
+        bench_fini(&bench);
+    }
+}
+
 Test(dma, a_short_transfer_does_not_pass_a_long_one) {
     sim_dma_spec_t spec = spec_of();
     spec.read_transfers = 8;
@@ -692,6 +725,8 @@ static void long_mix(const char *overrides) {
     spec.outstanding_requests = 7;
     spec.max_run_bytes = 1000;
     long_mix_of(spec, overrides);
+    spec.prefetches = true;
+    long_mix_of(spec, overrides);
     spec.write_transfers = 64;
     spec.outstanding_requests = 0;
     spec.aligned_requests = true;
@@ -737,7 +772,7 @@ Test(dma, spec_comes_from_the_config) {
     sim_config_t *config = config_new(
         "default", "dma.bytes_per_cycle=64B,dma.outstanding_bytes=8KiB,dma.transpose_factor=10/9,"
                    "dma.outstanding_requests=16,dma.write_transfers=8,dma.max_run_bytes=64B,"
-                   "dma.aligned_requests=true");
+                   "dma.aligned_requests=true,dma.descriptor_prefetch=true");
     sim_dma_spec_t spec;
     cr_assert_eq(sim_dma_spec_from_config(config, &spec), SIM_OK);
     cr_assert_eq(spec.bytes_per_cycle, 64);
@@ -747,6 +782,7 @@ Test(dma, spec_comes_from_the_config) {
     cr_assert_eq(spec.write_transfers, 8);
     cr_assert_eq(spec.max_run_bytes, 64);
     cr_assert(spec.aligned_requests);
+    cr_assert(spec.prefetches);
     cr_assert_eq(spec.transpose_factor.num * 9, spec.transpose_factor.den * 10);
     sim_config_destroy(config);
 }
