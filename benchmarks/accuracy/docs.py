@@ -70,6 +70,21 @@ def class_table(results: list[tuple[DataSet, Result]]) -> list[str]:
     return [*lines, ""]
 
 
+def ratio_table(results: list[tuple[DataSet, Result]]) -> list[str]:
+    lines = [
+        "## Ratios", "",
+        "What a change of the machine or of the operation does, over pairs of rows that differ in nothing else: predicted change against",
+        "measured change, mean of the pairs, and the error of the single pairs.", "",
+        "| set | change | pairs | predicted x | measured x | mean % | bias % | worst % |", "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]  # fmt: skip
+    for _, result in results:
+        for ratio in result["ratios"]:
+            numbers = [number(ratio["predicted"], 3), number(ratio["measured"], 3)]
+            numbers += [number(ratio[key]) for key in ("mean_pct", "bias_pct", "worst_pct")]
+            lines.append(f"| {result['name']} | {ratio['name']} | {ratio['pairs']} | {' | '.join(numbers)} |")
+    return [*lines, ""]
+
+
 def cross_table(results: list[tuple[DataSet, Result]]) -> list[str]:
     lines = [
         "## Across classes", "",
@@ -130,7 +145,7 @@ def write(pool: Pool) -> int:
         print(f"{dataset.name}: mean {number(result['mean_pct'])} %", flush=True)
     notes = (DATA.parent / "notes.md").read_text().rstrip()
     parts = [
-        HEAD.rstrip(), "", *error_table(results), *class_table(results), *cross_table(results), *fitted_table(),
+        HEAD.rstrip(), "", *error_table(results), *class_table(results), *ratio_table(results), *cross_table(results), *fitted_table(),
         RULES.rstrip(), "", notes, "", *refusals(results), *worst_rows(results),
     ]  # fmt: skip
     PATH.write_text("\n".join(parts).rstrip() + "\n")

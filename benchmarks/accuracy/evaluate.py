@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.pool import Pool, PoolError
-from benchmarks.accuracy.rows import DataSet, Prediction, Row
+from benchmarks.accuracy.rows import DataSet, Prediction, Ratio, Row
 from benchmarks.accuracy.stats import baseline_errors, summary
 
 WORST_ROWS = 5
@@ -84,7 +84,29 @@ def _errors(dataset: DataSet, rows: list[Row], predictions: dict[str, Prediction
         for i in order
     ]
     out["classes"] = _by_class(pairs, errors)
+    out["ratios"] = [ratio_errors(ratio, pairs) for ratio in dataset.ratios]
     return out
+
+
+def ratio_errors(ratio: Ratio, pairs: list[tuple[Row, float, float]]) -> Result:
+    """The change after / before, predicted against measured, over all pairs of judged rows; per cent of the measured change."""
+    by_name = {row.name: (predicted, measured) for row, predicted, measured in pairs}
+    changes = []
+    for name, (predicted, measured) in by_name.items():
+        partner = ratio.partner(name)
+        if partner in by_name and partner != name:
+            after = by_name[partner]
+            changes.append((name, after[0] / predicted, after[1] / measured))
+    errors = [100.0 * (predicted / measured - 1.0) for _, predicted, measured in changes]
+    worst = max(range(len(changes)), key=lambda i: abs(errors[i]), default=None)
+    return {
+        "name": ratio.name,
+        "pairs": len(changes),
+        **summary(errors),
+        "measured": statistics.fmean(m for _, _, m in changes) if changes else None,
+        "predicted": statistics.fmean(p for _, p, _ in changes) if changes else None,
+        "worst_row": changes[worst][0] if worst is not None else None,
+    }
 
 
 def _by_class(pairs: list[tuple[Row, float, float]], errors: list[float]) -> dict[str, Result]:

@@ -21,6 +21,7 @@ def set_lines(result: Result, other: Result | None) -> list[str]:
         lines.append(_numbers(result))
     if other is not None and "mean_pct" in other:
         lines.append(f"  mapping best: mean {number(other['mean_pct'])} %, median {number(other['median_pct'])} %")
+    lines += [ratio_line(ratio) for ratio in result.get("ratios", [])]
     lines += _refusals(result["refused"])
     for row in result.get("worst", []):
         lines.append(
@@ -36,6 +37,16 @@ def _numbers(result: Result) -> str:
         f"worst {number(result['worst_pct'])} %  bias {number(result['bias_pct'])} %  "
         f"baseline {number(result['baseline_mean_pct'])} %  skill {number(result['skill'], 2)}"
         f"  ({result['judged_rows']} rows judged)"
+    )
+
+
+def ratio_line(ratio: Result) -> str:
+    if not ratio["pairs"]:
+        return f"  {ratio['name']}: no pairs of rows"
+    return (
+        f"  {ratio['name']}: {ratio['pairs']} pairs, x {number(ratio['predicted'], 3)} predicted, x {number(ratio['measured'], 3)} "
+        f"measured: mean {number(ratio['mean_pct'])} %  bias {number(ratio['bias_pct'])} %  worst {number(ratio['worst_pct'])} % "
+        f"({ratio['worst_row']})"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,24 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Ratio:
+    """A change of the machine or of the operation, seen in pairs of rows that differ in nothing else.
+
+    name : "memory latency 20 -> 100"
+    pattern, replacement : regular expression in the name of a row before the change, and what stands there in the name of the row after
+    """
+
+    name: str
+    pattern: str
+    replacement: str
+
+    def partner(self, row_name: str) -> str | None:
+        """The row after the change; None for a row that is not one before it."""
+        name, count = re.subn(self.pattern, self.replacement, row_name, count=1)
+        return name if count else None
+
+
+@dataclass(frozen=True)
 class DataSet:
     """A family of rows: where they lie, on which chip they run, how they become kernel calls.
 
@@ -50,6 +69,7 @@ class DataSet:
     options : config keys in force for the whole set (an ideal memory)
     is_fitted : whether its rows serve as calibration
     is_table : a small published table; the repository's is used where the data folder has none
+    ratios : changes whose effect is judged apart from the errors of single rows
     tool : predicts all rows of a file without the kernel library (replays), in the unit of the set
     """
 
@@ -66,6 +86,7 @@ class DataSet:
     is_table: bool = False
     note: str = ""
     limit_pct: float | None = None
+    ratios: tuple[Ratio, ...] = ()
 
     def find(self, folder: Path) -> Path | None:
         found = sorted(folder.glob(self.pattern))

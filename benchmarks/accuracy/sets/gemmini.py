@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.accuracy import lowering
 from benchmarks.accuracy.convolution import Conv
-from benchmarks.accuracy.rows import Call, DataSet, Row, number, read_csv, round_up, unique
+from benchmarks.accuracy.rows import Call, DataSet, Ratio, Row, number, read_csv, round_up, unique
 
 CONFIG = "gemmini-16"
 DIM = 16  # mapping gemmini-like: gemmini.h computes whole tiles of 16 x 16
@@ -139,9 +139,20 @@ def reader(wanted: Callable[[str], bool]) -> Callable[[Path, str], list[Row]]:
     return read
 
 
+LATENCY = Ratio("memory latency 20 -> 100", "latency 20 gap 1", "latency 100 gap 1")
+BEAT_GAP = Ratio("beat gap 1 -> 2", "latency 20 gap 1", "latency 20 gap 2")
+
 SETS = [
     DataSet(
-        "rtl_gemmini", "rtl_gemmini*.csv", CONFIG, "cycles", "RTL", reader(_is_tiled), "gemmini-like", limit_pct=5.0
+        "rtl_gemmini",
+        "rtl_gemmini*.csv",
+        CONFIG,
+        "cycles",
+        "RTL",
+        reader(_is_tiled),
+        "gemmini-like",
+        limit_pct=5.0,
+        ratios=(LATENCY, BEAT_GAP),
     ),
     DataSet(
         "rtl_gemmini_micro",
@@ -151,5 +162,6 @@ SETS = [
         "RTL",
         reader(lambda op: not _is_tiled(op)),
         limit_pct=10.0,
+        ratios=(LATENCY,),
     ),
 ]
