@@ -10,6 +10,8 @@ void sim_config_destroy(sim_config_t *config) {
         free(config->value[i].text);
         free(config->value[i].origin);
     }
+    for (uint32_t c = 0; c < config->class_count; c++)
+        sim_config_destroy(config->class_view[c]);
     free(config);
 }
 
@@ -73,11 +75,12 @@ void sim_config_write_effective(const sim_config_t *config, FILE *stream) {
         (void)fprintf(stream, "%s = %s ; %s\n", keys[i].name, config->value[i].text,
                       config->value[i].origin);
     }
+    sim_class_write_effective(config, stream);
 }
 
 /* FNV-1a, 64 bits: the same on every machine, and good enough behind a key that is also compared by
  * its parts. */
-static uint64_t hash_text(uint64_t hash, const char *text) {
+uint64_t sim_hash_text(uint64_t hash, const char *text) {
     for (; *text != '\0'; text++)
         hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
     return (hash ^ 0xffu) * UINT64_C(0x100000001b3); /* end mark: "ab","c" differs from "a","bc" */
@@ -89,12 +92,12 @@ uint64_t sim_config_hash(const sim_config_t *config) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < count; i++) {
         if (keys[i].is_label) continue;
-        hash = hash_text(hash, keys[i].section);
-        hash = hash_text(hash, keys[i].name);
-        hash = hash_text(hash,
-                         config->value[i].text); /* normalised: "1024 B" and "1 KiB" are one text */
+        hash = sim_hash_text(hash, keys[i].section);
+        hash = sim_hash_text(hash, keys[i].name);
+        /* Normalised: "1024 B" and "1 KiB" are one text. */
+        hash = sim_hash_text(hash, config->value[i].text);
     }
-    return hash;
+    return sim_class_hash(config, hash);
 }
 
 static const char *type_name(const sim_key_t *key) {
@@ -162,11 +165,8 @@ static const char PAGE_HEAD[] =
     "number of the\n"
     "smallest unit is refused.\n";
 
-void sim_config_write_reference(FILE *stream) {
-    size_t count;
-    const sim_key_t *keys = sim_schema(&count);
+static void write_keys(const sim_key_t *keys, size_t count, FILE *stream) {
     const char *section = "";
-    (void)fputs(PAGE_HEAD, stream);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(keys[i].section, section) != 0) {
             section = keys[i].section;
@@ -184,4 +184,18 @@ void sim_config_write_reference(FILE *stream) {
                                           : preset,
                       keys[i].text);
     }
+}
+
+void sim_config_write_reference(FILE *stream) {
+    size_t count;
+    const sim_key_t *keys = sim_schema(&count);
+    (void)fputs(PAGE_HEAD, stream);
+    write_keys(keys, count, stream);
+    keys = sim_class_schema(&count);
+    write_keys(keys, count, stream);
+    (void)fputs("\nAnd every key of the sections core, matrix, vector, sram, acc and dma, and of energy "
+                "the mac, vector,\nsram_byte and acc_byte keys, by its whole name: `vector.lanes = 64`. "
+                "What a class does not set is as in the\nsections above, which describe the first "
+                "class. `matrix.count = 0`: the class has no matrix engine and no\nmatrix queue.\n",
+                stream);
 }

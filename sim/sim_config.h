@@ -8,6 +8,12 @@
  *   CYCLES cycles, RATIO a fraction num/den ("1/4", "2", "0.25"), BOOL 0/1, ENUM index of the choice, STRING text.
  * Unknown or duplicate key, wrong unit, out of range, missing required key: SIM_ERROR_CONFIG with "file:line: ..." and the
  * nearest valid key. All errors of a file are reported (joined by newlines), not only the first.
+ *
+ * Core classes. The sections describe the first class of cores (grid.cores of them). A section [class NAME] adds another one:
+ * `count` cores, of which the first `workers` compute (0, the default: all), with every key as in the sections but those it
+ * sets itself, by their whole names: `vector.lanes = 64`. Keys that differ by class: sections core, matrix, vector, sram, acc,
+ * dma, and the energies of the engines. Cores are numbered class after class, in the order of the file.
+ * An override is "class NAME.vector.lanes=64".
  */
 #ifndef SIM_CONFIG_H
 #define SIM_CONFIG_H
@@ -48,6 +54,24 @@ sim_status_t sim_config_load(const char *path, const char *overrides, sim_config
 sim_status_t sim_config_parse(const char *text, const char *origin, const char *overrides, sim_config_t **out_config,
                               sim_error_t *err) SIM_MUST_USE;
 void sim_config_destroy(sim_config_t *config);
+
+/* ---- core classes ---- */
+#define SIM_MAX_CORES 256u /* of a chip */
+#define SIM_MAX_CLASSES 8u
+#define SIM_CLASS_NAME_BYTES 32u
+uint32_t sim_config_classes(const sim_config_t *config); /* at least 1 */
+/*
+ * The chip as a core of class `index` sees it: the getters give the class's value of every key that differs by class, and
+ * grid.cores, grid.workers are the class's own. Borrowed from `config`; class 0 is `config` itself.
+ */
+const sim_config_t *sim_config_class(const sim_config_t *config, uint32_t index);
+const char *sim_config_class_name(const sim_config_t *config, uint32_t index); /* class 0: grid.class */
+uint32_t sim_config_cores(const sim_config_t *config); /* of the chip, all classes; a class's view gives the same */
+/* True if the class's section (or an override) sets the key, false if it is the sections'. Class 0: true. */
+bool sim_config_class_sets(const sim_config_t *config, uint32_t index, const char *section_dot_key);
+bool sim_key_is_per_class(const sim_key_t *key);
+/* The keys that only a class section has: count, workers. */
+const sim_key_t *sim_class_schema(size_t *out_count);
 
 /* Getters abort (simulator bug) on a name or type that the schema lacks: they are called with literals. */
 uint64_t sim_config_u64(const sim_config_t *config, const char *section_dot_key); /* every integer type, BOOL, ENUM */

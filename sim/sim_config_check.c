@@ -24,12 +24,15 @@ static uint64_t get(const sim_config_t *config, const char *key) {
 
 /* ---- errors -------------------------------------------------------------- */
 
-/* Pairs of which the first must not be below the second. */
-static const struct {
+/* Pairs of which the first must not be below the second; of a class of cores, of the chip. */
+typedef struct ordered {
     const char *large, *small, *why;
-} ORDERED[] = {
+} ordered_t;
+static const ordered_t ORDERED_CORE[] = {
     {"grid.cores", "grid.workers", "the chip has no more cores"},
     {"dma.outstanding_bytes", "dma.request_bytes", "one request must fit what may be in flight"},
+};
+static const ordered_t ORDERED_CHIP[] = {
     {"dram.row_bytes", "dram.burst_bytes", "a row holds whole bursts"},
     {"dram.tras", "dram.trcdrd", "a row is open for at least one read"},
     {"dram.tccd_l", "dram.tccd_s", "_l is the stricter rule"},
@@ -82,15 +85,59 @@ static void check_dma_errors(const sim_config_t *config, const char *origin,
                      sim_config_text(config, "dma.request_bytes"));
 }
 
+static void check_order(const sim_config_t *config, const char *origin, const ordered_t *pair,
+                        size_t count, sim_problems_t *problems) {
+    for (size_t i = 0; i < count; i++)
+        if (get(config, pair[i].large) < get(config, pair[i].small))
+            sim_problems_add(problems, "%s: %s = %s is below %s = %s: %s", origin, pair[i].large,
+                             sim_config_text(config, pair[i].large), pair[i].small,
+                             sim_config_text(config, pair[i].small), pair[i].why);
+}
+
+static void check_unused_matrix(const sim_config_t *config, uint32_t class, const char *origin,
+                                sim_problems_t *problems) {
+    size_t count;
+    const sim_key_t *keys = sim_schema(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(keys[i].section, "matrix") != 0 || strcmp(keys[i].name, "count") == 0) continue;
+        char name[SIM_KEY_LABEL_BYTES];
+        (void)snprintf(name, sizeof name, "matrix.%s", keys[i].name);
+        if (sim_config_class_sets(config, class, name))
+            sim_problems_add(problems, "%s: %s has no effect: matrix.count = 0", origin, name);
+    }
+}
+
+static void check_class(const sim_config_t *config, uint32_t class, const char *origin,
+                        sim_problems_t *problems) {
+    const sim_config_t *view = sim_config_class(config, class);
+    char where[480];
+    (void)snprintf(where, sizeof where, class == 0 ? "%.400s" : "%.400s: class %s", origin,
+                   sim_config_class_name(config, class));
+    check_order(view, where, ORDERED_CORE, sizeof ORDERED_CORE / sizeof ORDERED_CORE[0], problems);
+    check_dma_errors(view, where, problems);
+    if (get(view, "matrix.count") > 0)
+        check_matrix_errors(view, where, problems);
+    else if (class > 0)
+        check_unused_matrix(config, class, where, problems);
+}
+
+static void check_classes(const sim_config_t *config, const char *origin,
+                          sim_problems_t *problems) {
+    for (uint32_t c = 0; c < sim_config_classes(config); c++)
+        check_class(config, c, origin, problems);
+    if (sim_config_cores(config) > SIM_MAX_CORES)
+        sim_problems_add(problems, "%s: the classes have %u cores together, at most %u", origin,
+                         sim_config_cores(config), SIM_MAX_CORES);
+    if (sim_class_of(config, sim_config_str(config, "grid.class")) > 0)
+        sim_problems_add(problems, "%s: grid.class = %s is the name of another class too", origin,
+                         sim_config_str(config, "grid.class"));
+}
+
 void sim_config_check_errors(const sim_config_t *config, const char *origin,
                              sim_problems_t *problems) {
-    check_matrix_errors(config, origin, problems);
-    check_dma_errors(config, origin, problems);
-    for (size_t i = 0; i < sizeof ORDERED / sizeof ORDERED[0]; i++)
-        if (get(config, ORDERED[i].large) < get(config, ORDERED[i].small))
-            sim_problems_add(problems, "%s: %s = %s is below %s = %s: %s", origin, ORDERED[i].large,
-                             sim_config_text(config, ORDERED[i].large), ORDERED[i].small,
-                             sim_config_text(config, ORDERED[i].small), ORDERED[i].why);
+    check_classes(config, origin, problems);
+    check_order(config, origin, ORDERED_CHIP, sizeof ORDERED_CHIP / sizeof ORDERED_CHIP[0],
+                problems);
     uint64_t trefi = get(config, "dram.trefi");
     if (trefi != 0 && trefi <= get(config, "dram.trfc"))
         sim_problems_add(problems,
@@ -162,11 +209,19 @@ static double matrix_rate(const sim_config_t *config, size_t dtype) {
     return to_double(sim_config_ratio(config, DTYPES[dtype].key));
 }
 
-static double peak_ops(const sim_config_t *config, size_t dtype) {
+/* Of one class: `config` is its view. */
+static double class_peak_ops(const sim_config_t *config, size_t dtype) {
     double cells = (double)get(config, "matrix.rows") * (double)get(config, "matrix.cols") *
                    (double)get(config, "matrix.step") * (double)get(config, "matrix.count");
     return 2.0 * cells * (double)get(config, "core.clock") * (double)working_cores(config) *
            matrix_rate(config, dtype);
+}
+
+static double peak_ops(const sim_config_t *config, size_t dtype) {
+    double ops = 0;
+    for (uint32_t c = 0; c < sim_config_classes(config); c++)
+        ops += class_peak_ops(sim_config_class(config, c), dtype);
+    return ops;
 }
 
 /* Bytes per second that all memory endpoints send. */
@@ -192,17 +247,22 @@ typedef struct warnings {
     char *text;
     size_t bytes, used;
     int count;
+    const char *class_name; /* before the keys of a class beside the first; NULL: none */
 } warnings_t;
 
 static void warn(warnings_t *warnings, const char *format, ...) SIM_PRINTF(2, 3);
 static void warn(warnings_t *warnings, const char *format, ...) {
-    warnings->count++;
-    if (warnings->used + 1 >= warnings->bytes) return;
+    char line[512];
     va_list args;
     va_start(args, format);
-    int length =
-        vsnprintf(warnings->text + warnings->used, warnings->bytes - warnings->used, format, args);
+    (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    warnings->count++;
+    if (warnings->used + 1 >= warnings->bytes) return;
+    bool is_named = warnings->class_name != NULL;
+    int length = snprintf(warnings->text + warnings->used, warnings->bytes - warnings->used,
+                          "%s%s%s%s", is_named ? "class " : "",
+                          is_named ? warnings->class_name : "", is_named ? "." : "", line);
     if (length > 0) warnings->used += (size_t)length;
     if (warnings->used >= warnings->bytes) warnings->used = warnings->bytes - 1;
 }
@@ -268,22 +328,15 @@ static void check_dram(const sim_config_t *config, warnings_t *warnings) {
                        "requests are served in order\n");
 }
 
-static void check_memory(const sim_config_t *config, warnings_t *warnings) {
+/* The engines and ports of a class's cores; `config` is its view. */
+static void check_engines(const sim_config_t *config, warnings_t *warnings) {
     double dram = dram_peak(config), port = per_s(config, "noc.bytes_per_cycle", "noc.clock");
     double engine = per_s(config, "dma.bytes_per_cycle", "core.clock");
-    double memory_port = memory_ports(config);
     if (engine > port)
         warn(warnings, "dma.bytes_per_cycle: an engine moves %.4g GB/s, a core's port %.4g GB/s\n",
              engine / 1e9, port / 1e9);
     if (get(config, "dma.bytes_per_cycle") > sram_bytes_per_cycle(config))
         warn(warnings, "dma.bytes_per_cycle: wider than the scratchpad\n");
-    if (memory_port < dram)
-        warn(warnings,
-             "noc.memory_bytes_per_cycle: memory ports carry %.4g GB/s of the DRAM's %.4g\n",
-             memory_port / 1e9, dram / 1e9);
-    if (port * (double)working_cores(config) < dram)
-        warn(warnings, "noc.bytes_per_cycle: all cores' ports carry %.4g GB/s of the DRAM's %.4g\n",
-             port * (double)working_cores(config) / 1e9, dram / 1e9);
     uint64_t in_flight = get(config, "dma.outstanding_bytes");
     uint64_t requests = get(config, "dma.outstanding_requests") * get(config, "dma.request_bytes");
     bool is_by_requests = requests > 0 && requests < in_flight;
@@ -292,21 +345,50 @@ static void check_memory(const sim_config_t *config, warnings_t *warnings) {
         warn(warnings, "%s: limits an engine to %.4g GB/s at %.4g ns of idle latency\n",
              is_by_requests ? "dma.outstanding_requests" : "dma.outstanding_bytes", little / 1e9,
              memory_latency_s(config) * 1e9);
+    if (get(config, "vector.lanes") * 4u > sram_bytes_per_cycle(config))
+        warn(warnings,
+             "vector.lanes: one f32 operand needs %" PRIu64
+             " bytes per cycle, the scratchpad gives %" PRIu64 "\n",
+             get(config, "vector.lanes") * 4u, sram_bytes_per_cycle(config));
+}
+
+static void check_memory(const sim_config_t *config, warnings_t *warnings) {
+    double dram = dram_peak(config), port = per_s(config, "noc.bytes_per_cycle", "noc.clock");
+    double memory_port = memory_ports(config), ports = 0;
+    for (uint32_t c = 0; c < sim_config_classes(config); c++)
+        ports += port * (double)working_cores(sim_config_class(config, c));
+    if (memory_port < dram)
+        warn(warnings,
+             "noc.memory_bytes_per_cycle: memory ports carry %.4g GB/s of the DRAM's %.4g\n",
+             memory_port / 1e9, dram / 1e9);
+    if (ports < dram)
+        warn(warnings, "noc.bytes_per_cycle: all cores' ports carry %.4g GB/s of the DRAM's %.4g\n",
+             ports / 1e9, dram / 1e9);
     if (get(config, "dram.tccd_s") > get(config, "dram.burst_cycles"))
         warn(warnings, "dram.tccd_s: longer than a burst, the data bus can never be full\n");
+}
+
+/* Returns whether some class has a matrix engine. */
+static bool check_each_class(const sim_config_t *config, warnings_t *warnings) {
+    bool has_matrix = false;
+    for (uint32_t c = 0; c < sim_config_classes(config); c++) {
+        const sim_config_t *view = sim_config_class(config, c);
+        warnings->class_name = c == 0 ? NULL : sim_config_class_name(config, c);
+        if (get(view, "matrix.count") > 0) check_matrix(view, warnings);
+        has_matrix = has_matrix || get(view, "matrix.count") > 0;
+        check_engines(view, warnings);
+    }
+    warnings->class_name = NULL;
+    return has_matrix;
 }
 
 int sim_config_self_check(const sim_config_t *config, char *text, size_t text_bytes) {
     warnings_t warnings = {.text = text, .bytes = text_bytes};
     if (text_bytes > 0) text[0] = '\0';
-    check_matrix(config, &warnings);
+    if (!check_each_class(config, &warnings))
+        warn(&warnings, "matrix.*: without effect, no core has a matrix engine\n");
     check_memory(config, &warnings);
     check_dram(config, &warnings);
-    if (get(config, "vector.lanes") * 4u > sram_bytes_per_cycle(config))
-        warn(&warnings,
-             "vector.lanes: one f32 operand needs %" PRIu64
-             " bytes per cycle, the scratchpad gives %" PRIu64 "\n",
-             get(config, "vector.lanes") * 4u, sram_bytes_per_cycle(config));
     if (strcmp(sim_config_str(config, "host.clock"), "wall") == 0)
         warn(&warnings, "host.clock = wall: simulated times depend on the machine and its load\n");
     return warnings.count;
@@ -323,33 +405,24 @@ static void write_noc(const sim_config_t *config, FILE *stream) {
         memory_ports(config) / 1e9, (double)sim_noc_read_cycles(config) / clock * 1e9);
 }
 
-void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
-    double dram = dram_peak(config), clock = (double)get(config, "core.clock");
-    double trefi = (double)get(config, "dram.trefi");
-    double duty = trefi > 0 ? 1.0 - (double)get(config, "dram.trfc") / trefi : 1.0;
-    double payload = (double)get(config, "link.payload_bytes");
-    double packet = payload + (double)get(config, "link.header_bytes");
-    (void)fprintf(stream,
-                  "chip %s: %s cores (%" PRIu64 " compute) at %s, %s lanes, %s %s array of %s x %s "
-                  "x %s\n",
-                  sim_config_text(config, "chip.name"), sim_config_text(config, "grid.cores"),
-                  working_cores(config), sim_config_text(config, "core.clock"),
-                  sim_config_text(config, "vector.lanes"), sim_config_text(config, "matrix.count"),
-                  sim_config_text(config, "matrix.dataflow"),
-                  sim_config_text(config, "matrix.rows"), sim_config_text(config, "matrix.cols"),
-                  sim_config_text(config, "matrix.step"));
-    for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        double peak = peak_ops(config, i);
-        if (peak > 0)
-            (void)fprintf(stream,
-                          "peak %-4s %10.4g TOPS, ridge point %.4g operations per DRAM byte\n",
-                          DTYPES[i].name, peak / 1e12, peak / dram);
-        else
-            (void)fprintf(stream, "peak %-4s       none\n", DTYPES[i].name);
-    }
-    (void)fprintf(stream, "DRAM      %10.4g GB/s peak, %.4g GB/s beside refresh, %s (%s)\n",
-                  dram / 1e9, dram * duty / 1e9, sim_config_text(config, "dram.bytes"),
-                  sim_config_text(config, "dram.standard"));
+/* What a core of the class has; `config` is its view. */
+static void write_cores(const sim_config_t *config, FILE *stream) {
+    (void)fprintf(stream, "%s cores (%" PRIu64 " compute) at %s, %s lanes, ",
+                  sim_config_text(config, "grid.cores"), working_cores(config),
+                  sim_config_text(config, "core.clock"), sim_config_text(config, "vector.lanes"));
+    if (get(config, "matrix.count") == 0)
+        (void)fputs("no array\n", stream);
+    else
+        (void)fprintf(stream, "%s %s array of %s x %s x %s\n",
+                      sim_config_text(config, "matrix.count"),
+                      sim_config_text(config, "matrix.dataflow"),
+                      sim_config_text(config, "matrix.rows"),
+                      sim_config_text(config, "matrix.cols"),
+                      sim_config_text(config, "matrix.step"));
+}
+
+static void write_memories(const sim_config_t *config, FILE *stream) {
+    double clock = (double)get(config, "core.clock");
     (void)fprintf(
         stream, "scratchpad %9.4g GB/s a core, %s; accumulator %.4g GB/s, %s\n",
         (double)sram_bytes_per_cycle(config) * clock / 1e9, sim_config_text(config, "sram.bytes"),
@@ -359,6 +432,40 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
                   per_s(config, "dma.bytes_per_cycle", "core.clock") / 1e9,
                   sim_config_text(config, "dma.queues"),
                   per_s(config, "noc.bytes_per_cycle", "noc.clock") / 1e9);
+}
+
+static void write_peaks(const sim_config_t *config, FILE *stream) {
+    double dram = dram_peak(config);
+    for (size_t i = 0; i < DTYPE_COUNT; i++) {
+        double peak = peak_ops(config, i);
+        if (peak > 0)
+            (void)fprintf(stream,
+                          "peak %-4s %10.4g TOPS, ridge point %.4g operations per DRAM byte\n",
+                          DTYPES[i].name, peak / 1e12, peak / dram);
+        else
+            (void)fprintf(stream, "peak %-4s       none\n", DTYPES[i].name);
+    }
+}
+
+void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
+    double dram = dram_peak(config), trefi = (double)get(config, "dram.trefi");
+    double duty = trefi > 0 ? 1.0 - (double)get(config, "dram.trfc") / trefi : 1.0;
+    double payload = (double)get(config, "link.payload_bytes");
+    double packet = payload + (double)get(config, "link.header_bytes");
+    for (uint32_t c = 0; c < sim_config_classes(config); c++) {
+        (void)fprintf(stream, "%s %s: ", c == 0 ? "chip" : "class",
+                      c == 0 ? sim_config_text(config, "chip.name")
+                             : sim_config_class_name(config, c));
+        write_cores(sim_config_class(config, c), stream);
+    }
+    write_peaks(config, stream);
+    (void)fprintf(stream, "DRAM      %10.4g GB/s peak, %.4g GB/s beside refresh, %s (%s)\n",
+                  dram / 1e9, dram * duty / 1e9, sim_config_text(config, "dram.bytes"),
+                  sim_config_text(config, "dram.standard"));
+    for (uint32_t c = 0; c < sim_config_classes(config); c++) {
+        if (c > 0) (void)fprintf(stream, "class %s:\n", sim_config_class_name(config, c));
+        write_memories(sim_config_class(config, c), stream);
+    }
     write_noc(config, stream);
     (void)fprintf(stream, "host link %10.4g GB/s of payload each way\n",
                   (double)get(config, "link.bandwidth") * payload / packet / 1e9);

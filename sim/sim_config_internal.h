@@ -4,20 +4,6 @@
 
 #include "sim/sim_config.h"
 
-/* One value: `number` for the integer types, BOOL and ENUM (index), `ratio` for RATIO, `text`
- * always (normalised). */
-typedef struct sim_value {
-    uint64_t number;
-    sim_ratio_t ratio;
-    char *text;   /* owned; NULL: not set */
-    char *origin; /* owned */
-} sim_value_t;
-
-struct sim_config {
-    size_t count;
-    sim_value_t value[]; /* in schema order */
-};
-
 /* Every problem of a configuration, one per line; lines that do not fit are counted. */
 typedef struct sim_problems {
     char text[sizeof(((sim_error_t *)0)->text) - 40]; /* room for the line that counts the rest */
@@ -25,6 +11,45 @@ typedef struct sim_problems {
     int count, left_out;
 } sim_problems_t;
 void sim_problems_add(sim_problems_t *problems, const char *format, ...) SIM_PRINTF(2, 3);
+
+/* One value: `number` for the integer types, BOOL and ENUM (index), `ratio` for RATIO, `text`
+ * always (normalised). */
+typedef struct sim_value {
+    uint64_t number;
+    sim_ratio_t ratio;
+    char *text;   /* owned; NULL: not set */
+    char *origin; /* owned */
+    bool is_inherited; /* a class's value that its section does not set */
+} sim_value_t;
+
+struct sim_config {
+    size_t count;
+    const sim_config_t *chip; /* of a class beside the first: the configuration it belongs to */
+    char class_name[SIM_CLASS_NAME_BYTES];
+    uint32_t class_count;                       /* classes beside the first */
+    sim_config_t *class_view[SIM_MAX_CLASSES - 1]; /* owned */
+    sim_value_t value[];                        /* in schema order */
+};
+
+sim_config_t *sim_config_new(void); /* no value is set; NULL: out of memory */
+/* Index in the schema of a key of a class section: "count", "workers" or "section.key" of a key that
+ * differs by class; -1. */
+long sim_class_find(const char *name);
+/* "vector.lanes", or of a class beside the first "class b.vector.lanes", "class b.count". */
+#define SIM_KEY_LABEL_BYTES 128
+const char *sim_key_label(const sim_config_t *config, size_t index, char label[SIM_KEY_LABEL_BYTES]);
+/* The key of the schema, or of the class's own keys, that `index` means in `config`. */
+const sim_key_t *sim_key_of(const sim_config_t *config, size_t index);
+/* Index of the class of that name, or -1 (class 0 is not found by name: its sections are its own). */
+long sim_class_of(const sim_config_t *config, const char *name);
+/* Adds a class; NULL and *out_reason (NULL: out of memory) if it cannot be. */
+sim_config_t *sim_class_add(sim_config_t *config, const char *name, const char **out_reason);
+/* Fills what the classes do not set. OUT_OF_MEMORY. */
+sim_status_t sim_class_inherit(sim_config_t *config, const char *origin,
+                               sim_problems_t *problems) SIM_MUST_USE;
+void sim_class_write_effective(const sim_config_t *config, FILE *stream);
+uint64_t sim_class_hash(const sim_config_t *config, uint64_t hash);
+uint64_t sim_hash_text(uint64_t hash, const char *text);
 
 #define SIM_VALUE_REASON_BYTES 160
 
@@ -46,6 +71,8 @@ void sim_value_format_range(const sim_key_t *key, char *text, size_t text_bytes)
 long sim_schema_find(const char *section, const char *name);
 /* True if some key is in `section`; the section with the smallest edit distance either way. */
 bool sim_schema_has_section(const char *section, const char **out_nearest);
+/* The same for "section.name" or "name" of a class section. */
+const sim_key_t *sim_class_nearest(const char *name);
 /* The valid key with the smallest edit distance to section.name. */
 const sim_key_t *sim_schema_nearest(const char *section, const char *name);
 

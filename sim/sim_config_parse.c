@@ -26,7 +26,7 @@ typedef struct source {
     const struct source *parent; /* the file that includes this one */
     const char *origin;          /* file name in messages */
     const char *cursor;          /* next line */
-    bool *is_set;                /* per key: given in this file */
+    bool *is_set;                /* per class and key: given in this file */
     char *long_value; /* value of a line that is too long for the library's buffer, else NULL */
     int line;
     bool is_handled; /* the library called the handler for this line, or it needs no call */
@@ -57,16 +57,16 @@ static bool is_overridden(const char *origin) {
     return origin != NULL && strcmp(origin, "override") == 0;
 }
 
-/* Sets key `index`; `where` is "file:line" or "override". */
-static void set_key(loader_t *loader, size_t index, const char *text, const char *where) {
-    size_t count;
-    const sim_key_t *key = &sim_schema(&count)[index];
+/* Sets key `index` of the chip or of a class; `where` is "file:line" or "override". */
+static void set_key(loader_t *loader, sim_config_t *target, size_t index, const char *text,
+                    const char *where) {
     sim_value_t value = {0};
     char reason[SIM_VALUE_REASON_BYTES];
-    sim_status_t status = sim_value_parse(key, text, &value, reason);
+    sim_status_t status = sim_value_parse(sim_key_of(target, index), text, &value, reason);
     if (status == SIM_ERROR_CONFIG) {
-        sim_problems_add(&loader->problems, "%s: %s.%s = '%.40s': %s", where, key->section,
-                         key->name, text, reason);
+        char label[SIM_KEY_LABEL_BYTES];
+        sim_problems_add(&loader->problems, "%s: %s = '%.40s': %s", where,
+                         sim_key_label(target, index, label), text, reason);
         /* The key is not missing: do not report it twice. */
         value.text = strdup("");
     }
@@ -77,9 +77,51 @@ static void set_key(loader_t *loader, size_t index, const char *text, const char
         loader->is_out_of_memory = true;
         return;
     }
-    free(loader->config->value[index].text);
-    free(loader->config->value[index].origin);
-    loader->config->value[index] = value;
+    free(target->value[index].text);
+    free(target->value[index].origin);
+    target->value[index] = value;
+}
+
+#define CLASS_SECTION "class "
+
+/* "class b" -> "b"; NULL: a section of the chip. */
+static const char *class_name(const char *section) {
+    size_t length = strlen(CLASS_SECTION);
+    if (strncmp(section, CLASS_SECTION, length) != 0) return NULL;
+    section += length;
+    while (*section == ' ' || *section == '\t')
+        section++;
+    return section;
+}
+
+/* The class of that name, made if it is new; NULL: reported. */
+static sim_config_t *class_target(loader_t *loader, const char *name, const char *where) {
+    long known = sim_class_of(loader->config, name);
+    if (known > 0) return loader->config->class_view[known - 1];
+    const char *reason;
+    sim_config_t *made = sim_class_add(loader->config, name, &reason);
+    if (made != NULL) return made;
+    if (reason != NULL)
+        sim_problems_add(&loader->problems, "%s: class '%.40s': %s", where, name, reason);
+    else
+        loader->is_out_of_memory = true;
+    return NULL;
+}
+
+static void unknown_class_key(loader_t *loader, const sim_config_t *class, const char *where,
+                              const char *name) {
+    size_t count;
+    const sim_key_t *keys = sim_schema(&count), *key = sim_class_nearest(name);
+    const char *dot = strchr(name, '.');
+    bool is_of_chip = false;
+    for (size_t i = 0; dot != NULL && i < count && !is_of_chip; i++)
+        is_of_chip = strncmp(keys[i].section, name, (size_t)(dot - name)) == 0 &&
+                     keys[i].section[dot - name] == '\0' && strcmp(keys[i].name, dot + 1) == 0;
+    bool is_own = strcmp(key->section, "class NAME") == 0;
+    sim_problems_add(&loader->problems, "%s: class %s: %s '%.60s', did you mean '%s%s%s'?", where,
+                     class->class_name,
+                     is_of_chip ? "all classes share the key" : "unknown key", name,
+                     is_own ? "" : key->section, is_own ? "" : ".", key->name);
 }
 
 static void unknown_key(loader_t *loader, const char *where, const char *section,
@@ -87,6 +129,23 @@ static void unknown_key(loader_t *loader, const char *where, const char *section
     const sim_key_t *nearest = sim_schema_nearest(section, name);
     sim_problems_add(&loader->problems, "%s: unknown key '%s%s%s', did you mean '%s.%s'?", where,
                      section, *section != '\0' ? "." : "", name, nearest->section, nearest->name);
+}
+
+/* The key that `section` and `name` mean, and whose it is; -1: reported. */
+static long find_key(loader_t *loader, const char *section, const char *name, const char *where,
+                     sim_config_t **out_target) {
+    const char *class = class_name(section);
+    *out_target = loader->config;
+    if (class == NULL) {
+        long index = sim_schema_find(section, name);
+        if (index < 0) unknown_key(loader, where, section, name);
+        return index;
+    }
+    *out_target = class_target(loader, class, where);
+    if (*out_target == NULL) return -1;
+    long index = sim_class_find(name);
+    if (index < 0) unknown_class_key(loader, *out_target, where, name);
+    return index;
 }
 
 /* ---- files --------------------------------------------------------------- */
@@ -165,15 +224,17 @@ static int on_key(void *user, const char *section, const char *name, const char 
     }
     source->has_key = true;
     if (source->is_skipped) return 1;
-    long index = sim_schema_find(section, name);
-    if (index < 0) {
-        unknown_key(source->loader, where, section, name);
-    } else if (source->is_set[index]) {
+    sim_config_t *target;
+    long index = find_key(source->loader, section, name, where, &target);
+    if (index < 0) return 1;
+    long class = target->chip == NULL ? 0 : sim_class_of(target->chip, target->class_name);
+    bool *is_set = &source->is_set[(size_t)class * target->count + (size_t)index];
+    if (*is_set) {
         sim_problems_add(&source->loader->problems, "%s: %s.%s is set twice, first at %s", where,
-                         section, name, source->loader->config->value[index].origin);
+                         section, name, target->value[index].origin);
     } else {
-        source->is_set[index] = true;
-        set_key(source->loader, (size_t)index, value, where);
+        *is_set = true;
+        set_key(source->loader, target, (size_t)index, value, where);
     }
     return 1;
 }
@@ -201,8 +262,14 @@ static bool enter_section(source_t *source, const char *line, size_t length) {
     char name[64];
     const char *nearest = NULL;
     (void)snprintf(name, sizeof name, "%.*s", (int)(length - 2), line + 1);
-    source->is_skipped = !sim_schema_has_section(name, &nearest);
     source->has_key = true;
+    if (class_name(name) != NULL) {
+        char where[480];
+        (void)snprintf(where, sizeof where, "%.440s:%d", source->origin, source->line);
+        source->is_skipped = class_target(source->loader, class_name(name), where) == NULL;
+        return true;
+    }
+    source->is_skipped = !sim_schema_has_section(name, &nearest);
     if (source->is_skipped)
         sim_problems_add(&source->loader->problems,
                          "%s:%d: unknown section '[%s]', did you mean '[%s]'?", source->origin,
@@ -259,7 +326,7 @@ static char *next_line(char *buffer, int buffer_bytes, void *stream) {
 static void read_source(loader_t *loader, const source_t *parent, const char *origin,
                         const char *text) {
     source_t source = {.loader = loader, .parent = parent, .origin = origin, .cursor = text};
-    source.is_set = calloc(loader->config->count, sizeof *source.is_set);
+    source.is_set = calloc(SIM_MAX_CLASSES * loader->config->count, sizeof *source.is_set);
     if (source.is_set == NULL) {
         loader->is_out_of_memory = true;
         return;
@@ -292,13 +359,13 @@ static void apply_override(loader_t *loader, char *item) {
     *equals = '\0';
     *dot = '\0';
     const char *section = trim(item), *name = trim(dot + 1), *value = trim(equals + 1);
-    long index = sim_schema_find(section, name);
-    if (index < 0)
-        unknown_key(loader, "override", section, name);
-    else if (is_overridden(loader->config->value[index].origin))
+    sim_config_t *target;
+    long index = find_key(loader, section, name, "override", &target);
+    if (index < 0) return;
+    if (is_overridden(target->value[index].origin))
         sim_problems_add(&loader->problems, "override: %s.%s is given twice", section, name);
     else
-        set_key(loader, (size_t)index, value, "override");
+        set_key(loader, target, (size_t)index, value, "override");
 }
 
 static void apply_overrides(loader_t *loader, const char *overrides) {
@@ -322,8 +389,10 @@ static void apply_defaults(loader_t *loader, const char *origin) {
             sim_problems_add(&loader->problems, "%s: required key '%s.%s' is missing", origin,
                              keys[i].section, keys[i].name);
         else
-            set_key(loader, i, keys[i].default_text, "default");
+            set_key(loader, loader->config, i, keys[i].default_text, "default");
     }
+    if (sim_class_inherit(loader->config, origin, &loader->problems) != SIM_OK)
+        loader->is_out_of_memory = true;
 }
 
 static sim_status_t finish(loader_t *loader, const char *origin, const char *overrides,
@@ -347,12 +416,9 @@ static sim_status_t finish(loader_t *loader, const char *origin, const char *ove
 }
 
 static sim_status_t start(loader_t *loader, const char *origin, sim_error_t *err) {
-    size_t count;
-    (void)sim_schema(&count);
-    loader->config = calloc(1, sizeof *loader->config + count * sizeof loader->config->value[0]);
+    loader->config = sim_config_new();
     if (loader->config == NULL)
         return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "%s: out of memory", origin);
-    loader->config->count = count;
     return SIM_OK;
 }
 

@@ -385,3 +385,23 @@ const sim_key_t *sim_schema_nearest(const char *section, const char *name) {
     }
     return nearest;
 }
+
+const sim_key_t *sim_class_nearest(const char *name) {
+    size_t count, own_count;
+    const sim_key_t *keys = sim_schema(&count), *own = sim_class_schema(&own_count);
+    const sim_key_t *nearest = own;
+    uint32_t best = UINT32_MAX;
+    char have[2u * NAME_BYTES];
+    for (size_t i = 0; i < count + own_count; i++) {
+        const sim_key_t *key = i < own_count ? &own[i] : &keys[i - own_count];
+        if (i >= own_count && !sim_key_is_per_class(key)) continue;
+        (void)snprintf(have, sizeof have, "%s%s%s", i < own_count ? "" : key->section,
+                       i < own_count ? "" : ".", key->name);
+        uint32_t distance = edit_distance(name, have);
+        if (distance < best) {
+            best = distance;
+            nearest = key;
+        }
+    }
+    return nearest;
+}

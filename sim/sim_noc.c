@@ -305,7 +305,7 @@ sim_status_t sim_noc_check(const sim_config_t *config, sim_error_t *err) {
     sim_noc_layout_t layout;
     sim_noc_rates_t rates;
     sim_status_t status =
-        sim_noc_layout_init(config, (uint32_t)sim_config_u64(config, "grid.cores"), &layout, err);
+        sim_noc_layout_init(config, sim_config_cores(config), &layout, err);
     if (status == SIM_OK) status = sim_noc_rates_init(config, &rates, err);
     if (status != SIM_OK) return status;
     if (layout.type != SIM_NOC_CROSSBAR)
@@ -320,13 +320,13 @@ sim_status_t sim_noc_check(const sim_config_t *config, sim_error_t *err) {
 
 uint32_t sim_noc_endpoints_of(const sim_config_t *config) {
     sim_noc_layout_t layout;
-    uint32_t cores = (uint32_t)sim_config_u64(config, "grid.cores");
+    uint32_t cores = sim_config_cores(config);
     return sim_noc_layout_init(config, cores, &layout, NULL) == SIM_OK ? layout.ports - cores : 0;
 }
 
 uint64_t sim_noc_read_cycles(const sim_config_t *config) {
     sim_noc_layout_t layout;
-    uint32_t cores = (uint32_t)sim_config_u64(config, "grid.cores");
+    uint32_t cores = sim_config_cores(config);
     if (sim_noc_layout_init(config, cores, &layout, NULL) != SIM_OK) return 0;
     if (layout.type == SIM_NOC_CROSSBAR) return sim_config_u64(config, "noc.latency_cycles");
     uint64_t hops = 0, pairs = (uint64_t)cores * (layout.ports - cores) * layout.networks;

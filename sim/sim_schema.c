@@ -1,6 +1,8 @@
 /* All configuration keys, in the order of the effective configuration and of docs/config.md. */
 #include "sim/sim_config.h"
 
+#include <string.h>
+
 #define KI        (UINT64_C(1) << 10)
 #define MI        (UINT64_C(1) << 20)
 #define GI        (UINT64_C(1) << 30)
@@ -25,6 +27,8 @@ static const sim_key_t KEYS[] = {
      "Cores of the chip; each has the engines and memories described below.", false},
     {"grid", "workers", SIM_TYPE_COUNT, "0", 0, 256, NULL,
      "Cores that compute (the first ones); 0 means all.", false},
+    {"grid", "class", SIM_TYPE_STRING, "core", 1, 31, NULL,
+     "Name of these cores where a [class NAME] section adds others.", LABEL},
 
     {"core", "clock", SIM_TYPE_HZ, NULL, MHZ, 8 * GHZ, NULL,
      "Clock of a core: matrix and vector units, scratchpad, accumulator, DMA engines.", false},
@@ -46,8 +50,8 @@ static const sim_key_t KEYS[] = {
      "From cell to cell, with a skew of rows + cols - 2 cycles, or to all cells at once.", false},
     {"matrix", "step", SIM_TYPE_COUNT, "1", 1, 1024, NULL,
      "Elements of the third dimension (m, k or n) per step: 16 x 16 x 16 cubes have 16.", false},
-    {"matrix", "count", SIM_TYPE_COUNT, "1", 1, 64, NULL,
-     "Arrays of a core, side by side: each takes a part of every product's results.", false},
+    {"matrix", "count", SIM_TYPE_COUNT, "1", 0, 64, NULL,
+     "Arrays of a core: each takes a part of every product's results; 0: no matrix engine.", false},
     {"matrix", "split", SIM_TYPE_ENUM, "n", 0, 0, "n|m|best",
      "Which dimension several arrays split, or for each product what pads least.", false},
     {"matrix", "partial_folds", SIM_TYPE_ENUM, "clipped", 0, 0, "clipped|full",
@@ -370,9 +374,32 @@ static const sim_key_t KEYS[] = {
     {"timing", "data", SIM_TYPE_ENUM, "zero", 0, 0, "zero",
      "What an unknown float reads as where timing mode needs an integer.", false},
 };
+
+static const sim_key_t CLASS_KEYS[] = {
+    {"class NAME", "count", SIM_TYPE_COUNT, NULL, 1, 256, NULL,
+     "Cores of the class; they follow those of the classes before.", false},
+    {"class NAME", "workers", SIM_TYPE_COUNT, "0", 0, 256, NULL,
+     "Cores of the class that compute (the first ones); 0 means all.", false},
+};
 /* clang-format on */
 
 const sim_key_t *sim_schema(size_t *out_count) {
     *out_count = sizeof KEYS / sizeof KEYS[0];
     return KEYS;
+}
+
+const sim_key_t *sim_class_schema(size_t *out_count) {
+    *out_count = sizeof CLASS_KEYS / sizeof CLASS_KEYS[0];
+    return CLASS_KEYS;
+}
+
+bool sim_key_is_per_class(const sim_key_t *key) {
+    static const char *const SECTIONS[] = {"core", "matrix", "vector", "sram", "acc", "dma"};
+    static const char *const ENERGIES[] = {"mac.", "vector.", "sram_byte", "acc_byte"};
+    for (size_t i = 0; i < sizeof SECTIONS / sizeof SECTIONS[0]; i++)
+        if (strcmp(key->section, SECTIONS[i]) == 0) return true;
+    if (strcmp(key->section, "energy") != 0) return false;
+    for (size_t i = 0; i < sizeof ENERGIES / sizeof ENERGIES[0]; i++)
+        if (strncmp(key->name, ENERGIES[i], strlen(ENERGIES[i])) == 0) return true;
+    return false;
 }

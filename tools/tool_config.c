@@ -26,9 +26,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 static const struct argp_option options[] = {{"option", 'o', "KEY=VALUE,...", 0, "Override keys", 0}, {0}};
 
-static int explain(const char *prefix) {
-    size_t count;
-    const sim_key_t *key = sim_schema(&count);
+static int explain_keys(const sim_key_t *key, size_t count, const char *prefix) {
     int shown = 0;
     for (size_t i = 0; i < count; i++) {
         char name[128];
@@ -39,6 +37,15 @@ static int explain(const char *prefix) {
         printf(" (%s%s)\n", key[i].default_text == NULL ? "required" : "default ", key[i].default_text == NULL ? "" : key[i].default_text);
         shown++;
     }
+    return shown;
+}
+
+static int explain(const char *prefix) {
+    size_t count;
+    const sim_key_t *key = sim_schema(&count);
+    int shown = explain_keys(key, count, prefix);
+    key = sim_class_schema(&count);
+    shown += explain_keys(key, count, prefix);
     if (shown == 0) fprintf(stderr, "vnpu: no key begins with \"%s\"\n", prefix);
     return shown == 0;
 }

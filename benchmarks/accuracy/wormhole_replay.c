@@ -269,7 +269,7 @@ static void make_machine(replay_t *replay, const options_t *options) {
     sim_config_t *config;
     if (sim_config_load(options->config, options->overrides, &config, &err) != SIM_OK)
         fail(options->config, err.text);
-    uint32_t cores = (uint32_t)sim_config_u64(config, "grid.cores");
+    uint32_t cores = sim_config_cores(config);
     *replay = (replay_t){.options = options, .first_memory_port = cores};
     sim_status_t status = sim_engine_create(&replay->engine);
     if (status == SIM_OK) status = sim_noc_create(config, cores, &replay->noc, &err);

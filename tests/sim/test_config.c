@@ -635,7 +635,7 @@ Test(config, the_hash_follows_every_key_but_labels) {
             cr_assert_neq(sim_config_hash(changed), hash, "%s", override);
         sim_config_destroy(changed);
     }
-    cr_assert_eq(labels, 3); /* chip.name, chip.note, dram.standard */
+    cr_assert_eq(labels, 4); /* chip.name, chip.note, grid.class, dram.standard */
     cr_assert_eq(fixed, 1);  /* timing.data: one choice yet */
 }
 
