@@ -94,7 +94,7 @@ sim_status_t dev_chip_create(const sim_config_t *config, const dev_chip_options_
         dev_chip_destroy(chip);
         return sim_error_set(err, status, "the chip could not be made");
     }
-    chip_properties(chip, &chip->properties);
+    for (uint32_t c = 0; c < chip->machine.num_classes; c++) chip_properties(chip, c, &chip->properties[c]);
     *out_chip = chip;
     return SIM_OK;
 }
@@ -198,7 +198,7 @@ static void chip_blob_read(dev_chip_t *chip, chip_client_t *client, const vnpu_p
     switch ((vnpu_blob_t)(packet->u.copy.device & 0xff)) {
     case VNPU_BLOB_ERROR: data = client->last_error.text; size = strlen(client->last_error.text) + 1; break;
     case VNPU_BLOB_PROFILE: data = client->blob; size = client->blob_bytes; break;
-    case VNPU_BLOB_MACHINE: data = &chip->properties; size = sizeof chip->properties; break;
+    case VNPU_BLOB_MACHINE: data = chip->properties; size = chip->machine.num_classes * sizeof chip->properties[0]; break;
     case VNPU_BLOB_CONFIG: data = chip->config_text; size = chip->config_text_bytes + 1; break;
     }
     uint64_t offset = packet->u.copy.device >> 8, bytes = packet->u.copy.bytes;
@@ -257,7 +257,7 @@ static void execute(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t
     case VNPU_PACKET_BLOB_READ: chip_blob_read(chip, client, packet, payload_out, completion); break;
     case VNPU_PACKET_RESET: client->sticky = (sim_error_t){0}; break;
     case VNPU_PACKET_MACHINE:
-        completion->value[0] = sizeof chip->properties;
+        completion->value[0] = chip->machine.num_classes * sizeof chip->properties[0];
         completion->value[1] = chip->config_text_bytes + 1;
         break;
     case VNPU_PACKET_TYPE_COUNT: status = SIM_ERROR_INVALID_VALUE; break;

@@ -44,7 +44,7 @@ struct dev_chip {
     const sim_config_t *config;
     dev_chip_options_t options;
     dev_machine_t machine;
-    vnpu_machine_t properties;
+    vnpu_machine_t properties[DEV_MAX_CLASSES]; /* one per class */
     char *config_text;
     size_t config_text_bytes;
     dev_memory_t *memory;
@@ -81,7 +81,7 @@ sim_status_t chip_dump_open(dev_chip_t *chip, sim_error_t *err) SIM_MUST_USE;
 void chip_dump_launch(dev_chip_t *chip, chip_module_t *module, const dev_launch_t *launch, const vnpu_packet_t *packet);
 void chip_dump_copy(dev_chip_t *chip, const vnpu_packet_t *packet, const char *kind, uint64_t device, uint64_t bytes);
 
-/* dev_chip_machine.c: what the client learns of the chip. */
-void chip_properties(const dev_chip_t *chip, vnpu_machine_t *out_properties);
+/* dev_chip_machine.c: what the client learns of the chip, as cores of a class see it. */
+void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_t *out_properties);
 
 #endif

@@ -3,6 +3,43 @@
 
 #include <string.h>
 
+/* The class that a launch goes to: the one it names, that of its mask, or the first that can run the program. */
+static uint32_t class_of_launch(const dev_machine_t *machine, const dev_program_t *program, const vnpu_packet_kernel_t *kernel) {
+    if (kernel->core_class != 0) return kernel->core_class - 1u;
+    if (kernel->core_mask != 0) return dev_machine_class_of(machine, (uint32_t)__builtin_ctzll(kernel->core_mask));
+    return (uint32_t)__builtin_ctz(program->class_mask);
+}
+
+static sim_status_t refuse_mask(const dev_class_t *cls, const char *name, uint64_t mask, sim_error_t *err) {
+    uint32_t last = cls->first_core + cls->workers - 1;
+    return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "%s: core mask 0x%llx must name cores %u to %u (class %s) and no others",
+                         name, (unsigned long long)mask, cls->first_core, last, cls->name);
+}
+
+static sim_status_t choose_cores(const dev_chip_t *chip, dev_program_t *program, const vnpu_packet_kernel_t *kernel,
+                                 dev_launch_t *launch, sim_error_t *err) {
+    const dev_machine_t *machine = &chip->machine;
+    const char *name = program->header.name;
+    uint32_t index = class_of_launch(machine, program, kernel);
+    if (index >= machine->num_classes) {
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "%s: class %u of %u", name, index, machine->num_classes);
+    }
+    const dev_class_t *cls = &machine->cls[index];
+    uint64_t outside = kernel->core_mask;
+    for (uint32_t c = cls->first_core; c < cls->first_core + cls->workers; c++) {
+        bool is_taken = kernel->core_mask == 0 || (c < 64 && ((kernel->core_mask >> c) & 1) != 0);
+        if (!is_taken) continue;
+        launch->core_mask[c / 64] |= 1ull << (c % 64);
+        if (c < 64) outside &= ~(1ull << c);
+    }
+    if (outside != 0) return refuse_mask(cls, name, kernel->core_mask, err);
+    if ((program->class_mask >> index & 1u) != 0) return SIM_OK;
+    sim_error_t reason = {0};
+    sim_status_t status = dev_program_fits(program, cls, &reason);
+    return sim_error_set(err, status, "cores %u to %u (class %s) cannot run %.300s", cls->first_core,
+                         cls->first_core + cls->cores - 1, cls->name, reason.text);
+}
+
 static sim_status_t launch_from_packet(const dev_chip_t *chip, const chip_client_t *client, const vnpu_packet_t *packet,
                                        dev_launch_t *launch, sim_error_t *err) {
     const vnpu_packet_kernel_t *kernel = &packet->u.kernel;
@@ -24,19 +61,7 @@ static sim_status_t launch_from_packet(const dev_chip_t *chip, const chip_client
     launch->grid[0] = kernel->grid[0];
     launch->grid[1] = kernel->grid[1];
     memcpy(launch->arg, packet + 1, kernel->num_args * sizeof launch->arg[0]);
-    uint32_t workers = chip->machine.workers;
-    for (uint32_t c = 0; c < workers; c++) {
-        bool is_taken = kernel->core_mask == 0 || (c < 64 && ((kernel->core_mask >> c) & 1) != 0);
-        if (is_taken) launch->core_mask[c / 64] |= 1ull << (c % 64);
-    }
-    bool is_outside = workers < 64 && (kernel->core_mask >> workers) != 0;
-    bool is_empty = true;
-    for (uint32_t w = 0; w < DEV_MAX_CORES / 64; w++) is_empty = is_empty && launch->core_mask[w] == 0;
-    if (is_outside || is_empty) {
-        return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "%s: core mask 0x%llx must name cores 0 to %u", name,
-                             (unsigned long long)kernel->core_mask, workers - 1);
-    }
-    return SIM_OK;
+    return choose_cores(chip, client->module[kernel->module - 1].program, kernel, launch, err);
 }
 
 static dev_place_options_t place_options(const dev_chip_t *chip, uint64_t rows_hash) {

@@ -20,40 +20,45 @@ static uint64_t dram_peak(const sim_config_t *config) {
            (sim_config_u64(config, "dram.clock") / sim_config_u64(config, "dram.burst_cycles"));
 }
 
-void chip_properties(const dev_chip_t *chip, vnpu_machine_t *p) {
+void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_t *p) {
     const dev_machine_t *m = &chip->machine;
+    const dev_class_t *c = &m->cls[class_index];
     *p = (vnpu_machine_t){
-        .size = sizeof *p, .cores = m->cores, .workers = m->workers,
-        .matrix_rows = m->matrix.rows, .matrix_cols = m->matrix.cols,
-        .matrix_load_rows_per_cycle = m->matrix.load_rows_per_cycle, .matrix_weight_buffers = m->matrix.weight_buffers,
-        .matrix_min_stream_cycles = m->matrix.min_stream_cycles,
-        .vector_lanes = m->vector.lanes, .vector_startup_cycles = m->vector.startup_cycles,
-        .dma_queues = m->dma_queues, .dma_bytes_per_cycle = m->dma.bytes_per_cycle,
-        .dma_descriptor_cycles = m->dma.descriptor_cycles, .dma_run_cycles = m->dma.run_cycles,
-        .dma_completion_cycles = m->dma.completion_cycles,
-        .issue_cycles = m->issue_cycles, .semaphore_cycles = m->semaphore_cycles, .instance_cycles = m->instance_cycles,
-        .core_clock_hz = m->core_clock.hz, .sram_bytes = m->sram_bytes, .acc_bytes = m->acc_bytes,
-        .sram_bytes_per_cycle = m->sram_bytes_per_cycle, .acc_bytes_per_cycle = m->acc_bytes_per_cycle,
+        .size = sizeof *p, .cores = c->cores, .workers = c->workers,
+        .matrix_rows = c->matrix.rows, .matrix_cols = c->matrix.cols,
+        .matrix_load_rows_per_cycle = c->matrix.load_rows_per_cycle, .matrix_weight_buffers = c->matrix.weight_buffers,
+        .matrix_min_stream_cycles = c->matrix.min_stream_cycles,
+        .vector_lanes = c->vector.lanes, .vector_startup_cycles = c->vector.startup_cycles,
+        .dma_queues = c->dma_queues, .dma_bytes_per_cycle = c->dma.bytes_per_cycle,
+        .dma_descriptor_cycles = c->dma.descriptor_cycles, .dma_run_cycles = c->dma.run_cycles,
+        .dma_completion_cycles = c->dma.completion_cycles,
+        .issue_cycles = c->issue_cycles, .semaphore_cycles = c->semaphore_cycles, .instance_cycles = c->instance_cycles,
+        .core_clock_hz = c->core_clock.hz, .sram_bytes = c->sram_bytes, .acc_bytes = c->acc_bytes,
+        .sram_bytes_per_cycle = c->sram_bytes_per_cycle, .acc_bytes_per_cycle = c->acc_bytes_per_cycle,
         .dram_bytes = m->dram_bytes, .dram_bytes_per_s = dram_peak(chip->config),
-        .dma_outstanding_bytes = m->dma.outstanding_bytes, .dram_latency_ps = dram_latency_ps(chip->config),
+        .dma_outstanding_bytes = c->dma.outstanding_bytes, .dram_latency_ps = dram_latency_ps(chip->config),
         .launch_gap_ps = m->launch_gap_ps, .host_submit_ps = m->host_submit_ps, .host_launch_ps = m->host_launch_ps,
         .host_query_ps = m->host_query_ps, .host_sync_ps = m->host_sync_ps, .host_flops = m->host_flops,
         .host_bytes_per_s = m->host_bytes_per_s, .link_bytes_per_s = m->link.bytes_per_s,
         .link_latency_ps = m->link.latency_ps, .config_hash = m->config_hash, .cmd_queue_depth = m->cmd_queue_depth,
         .host_clock_is_wall = m->host_clock_wall,
-        .matrix_dataflow = m->matrix.dataflow, .matrix_step = m->matrix.step, .matrix_count = m->matrix.count,
-        .matrix_split = m->matrix.split,
-        .matrix_fill_cycles = (uint32_t)sim_matrix_fill_cycles(&m->matrix),
-        .matrix_switch_cycles = m->matrix.switch_cycles, .matrix_has_full_folds = m->matrix.has_full_folds,
-        .matrix_f32_pieces = m->matrix_f32_pieces,
+        .matrix_dataflow = c->matrix.dataflow, .matrix_step = c->matrix.step, .matrix_count = c->matrix.count,
+        .matrix_split = c->matrix.split,
+        .matrix_fill_cycles = (uint32_t)sim_matrix_fill_cycles(&c->matrix),
+        .matrix_switch_cycles = c->matrix.switch_cycles, .matrix_has_full_folds = c->matrix.has_full_folds,
+        .matrix_f32_pieces = c->matrix_f32_pieces,
+        .num_classes = m->num_classes, .class_index = class_index, .first_core = c->first_core, .chip_cores = m->cores,
         .layout_tile = {m->layout_tile[0], m->layout_tile[1]}, .mapping_profile = m->mapping_profile};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
-        p->matrix_rate_num[d] = m->matrix_rate[d].num;
-        p->matrix_rate_den[d] = m->matrix_rate[d].den;
+        p->matrix_rate_num[d] = c->matrix_rate[d].num;
+        p->matrix_rate_den[d] = c->matrix_rate[d].den;
     }
-    for (uint32_t c = 0; c < SIM_VECTOR_CLASS_COUNT; c++) {
-        p->vector_passes_num[c] = m->vector.passes[c].num;
-        p->vector_passes_den[c] = m->vector.passes[c].den;
+    for (uint32_t v = 0; v < SIM_VECTOR_CLASS_COUNT; v++) {
+        p->vector_passes_num[v] = c->vector.passes[v].num;
+        p->vector_passes_den[v] = c->vector.passes[v].den;
     }
     snprintf(p->name, sizeof p->name, "%s", sim_config_str(chip->config, "chip.name"));
+    snprintf(p->class_name, sizeof p->class_name, "%s", c->name);
+    if (c->has_matrix) return;
+    p->matrix_count = p->matrix_rows = p->matrix_cols = 0;
 }

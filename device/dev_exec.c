@@ -31,12 +31,18 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Scratchpad and accumulator of a host thread, and its vector blocks. Touched by the kernel's zero
- * pages at first use. */
+/* Scratchpad and accumulator of a host thread, large enough for a core of any class, and its vector
+ * blocks. Touched by the kernel's zero pages at first use. */
 static sim_status_t worker_init(exec_worker_t *worker, dev_exec_t *exec, sim_error_t *err) {
     worker->exec = exec;
-    uint64_t sram = round_up(exec->machine.sram_bytes, HUGE_BYTES);
-    uint64_t acc = round_up(exec->machine.acc_bytes, HUGE_BYTES);
+    uint64_t sram = 0, acc = 0;
+    for (uint32_t c = 0; c < exec->machine.num_classes; c++) {
+        const dev_class_t *cls = &exec->machine.cls[c];
+        if (cls->sram_bytes > sram) sram = cls->sram_bytes;
+        if (cls->acc_bytes > acc) acc = cls->acc_bytes;
+    }
+    sram = round_up(sram, HUGE_BYTES);
+    acc = round_up(acc, HUGE_BYTES);
     worker->map_bytes = sram + acc + HUGE_BYTES;
     void *map = mmap(NULL, worker->map_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -85,7 +91,10 @@ sim_status_t dev_exec_create(const dev_machine_t *machine, dev_memory_t *memory,
     exec->options = *options;
     exec->level = level;
     uint32_t wanted = options->threads ? options->threads : default_threads();
-    uint32_t threads = wanted < machine->workers ? wanted : machine->workers;
+    uint32_t most = 0; /* cores of one launch: those of one class */
+    for (uint32_t c = 0; c < machine->num_classes; c++)
+        if (machine->cls[c].workers > most) most = machine->cls[c].workers;
+    uint32_t threads = wanted < most ? wanted : most;
     if (threads == 0) threads = 1;
     sim_status_t status = exec_mm_init(level, err);
     exec->worker = calloc(threads, sizeof *exec->worker);
@@ -268,13 +277,19 @@ static sim_status_t deal(dev_exec_t *exec, const dev_launch_t *launch, sim_error
                              "program %s: grid %u x %u on %u cores of this chip", header->name,
                              launch->grid[0], launch->grid[1], exec->takers);
     }
-    if (header->sram_bytes > exec->machine.sram_bytes ||
-        header->acc_bytes > exec->machine.acc_bytes) {
+    uint32_t class = dev_machine_class_of(&exec->machine, exec->core[0]);
+    const dev_class_t *cls = &exec->machine.cls[class];
+    if (exec->core[exec->takers - 1] >= cls->first_core + cls->cores) {
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
+                             "program %s: cores %u and %u are of two classes", header->name,
+                             exec->core[0], exec->core[exec->takers - 1]);
+    }
+    if (header->sram_bytes > cls->sram_bytes || header->acc_bytes > cls->acc_bytes) {
         return sim_error_set(err, SIM_ERROR_SRAM_OVERFLOW,
                              "program %s: needs %u bytes of SRAM and %u of ACC, a core has %" PRIu64
                              " and %" PRIu64,
-                             header->name, header->sram_bytes, header->acc_bytes,
-                             exec->machine.sram_bytes, exec->machine.acc_bytes);
+                             header->name, header->sram_bytes, header->acc_bytes, cls->sram_bytes,
+                             cls->acc_bytes);
     }
     exec->instances = (uint32_t)instances;
     return SIM_OK;

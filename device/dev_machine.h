@@ -1,5 +1,5 @@
 /*
- * The machine description: what a chip is, read from its configuration. One core class for now; names leave room for more.
+ * The machine description: what a chip is, read from its configuration: classes of cores, and what all cores share.
  * Plain constant data: no pointer, no state.
  */
 #ifndef DEV_MACHINE_H
@@ -9,19 +9,24 @@
 #include "sim/sim_bank.h"
 #include "sim/sim_config.h"
 #include "sim/sim_dma.h"
+#include "sim/sim_energy.h"
 #include "sim/sim_link.h"
 #include "sim/sim_matrix.h"
 #include "sim/sim_vector.h"
 
-#define DEV_MAX_CORES 256u
+#define DEV_MAX_CORES SIM_MAX_CORES
+#define DEV_MAX_CLASSES SIM_MAX_CLASSES
 #define DEV_MAX_DMA_QUEUES 4u
 
-typedef struct dev_machine {
-    uint32_t cores, workers; /* workers compute: the cores 0..workers-1 */
+/* Equal cores: their engines, each with a queue, and their memories. Every class has a vector engine and DMA engines. */
+typedef struct dev_class {
+    char name[SIM_CLASS_NAME_BYTES];
+    uint32_t first_core, cores, workers; /* workers compute: the first ones */
     sim_clock_t core_clock;
     uint32_t issue_cycles, semaphore_cycles, instance_cycles;
+    bool has_matrix; /* matrix.count > 0: a matrix engine and its queue */
     sim_matrix_spec_t matrix;
-    sim_ratio_t matrix_rate[VNPU_DTYPE_COUNT]; /* num 0: the array lacks the type */
+    sim_ratio_t matrix_rate[VNPU_DTYPE_COUNT]; /* num 0: the array lacks the type; all are 0 without a matrix engine */
     /* Time alone: what bits a product of bf16 pieces has is the executor's to say (docs/numerics.md). */
     uint32_t matrix_f32_pieces; /* bf16 pieces of an f32 operand, by matrix.f32; 1: native */
     sim_vector_spec_t vector;
@@ -31,6 +36,13 @@ typedef struct dev_machine {
     uint64_t sram_bytes_per_cycle, acc_bytes_per_cycle;
     sim_bank_spec_t sram_banks, acc_banks;
     uint32_t sram_latency_cycles;
+    sim_energy_table_t energy; /* of the engines' actions; the chip's own are the same in every class */
+} dev_class_t;
+
+typedef struct dev_machine {
+    uint32_t cores; /* of all classes, numbered class after class */
+    uint32_t num_classes;
+    dev_class_t cls[DEV_MAX_CLASSES];
     uint64_t dram_bytes;
     sim_link_spec_t link;
     uint64_t launch_gap_ps, doorbell_ps, fetch_ps, decode_ps, completion_ps; /* command path */
@@ -45,5 +57,8 @@ typedef struct dev_machine {
 
 /* Reads every key that the device uses. Fails with SIM_ERROR_CONFIG and a text when keys contradict each other. */
 sim_status_t dev_machine_init(dev_machine_t *machine, const sim_config_t *config, sim_error_t *err) SIM_MUST_USE;
+
+/* Class of core `core` < cores. */
+uint32_t dev_machine_class_of(const dev_machine_t *machine, uint32_t core);
 
 #endif

@@ -21,18 +21,23 @@ typedef struct dev_program {
     uint32_t *match;   /* per instruction: LOOP -> its ENDLOOP, ENDLOOP -> its LOOP */
     uint8_t sem_waiter[VNPU_MAX_SEMS]; /* the one queue section that waits on a semaphore, 0xff: none */
     uint64_t hash;     /* of the image: identifies the program in the reuse key */
+    uint32_t class_mask; /* bit c: cores of class c have what it needs; loaded without a machine: all bits */
 } dev_program_t;
 
 /*
  * Copies and validates an image: CRC, sizes, opcodes and their queues, operands and dtypes, loop nesting, loop masks, shape
  * agreement of operands, SRAM and ACC bounds over all loop counters and grid-independent terms (grid terms are checked per
- * launch), one waiting queue per semaphore, reserved fields zero, limits of the machine (machine may be NULL: format only).
- * Error: SIM_ERROR_INVALID_IMAGE with "name: queue dma0 insn 3 (offset 0x1c0, line 12): reason".
+ * launch), one waiting queue per semaphore, reserved fields zero, limits of the machine (machine may be NULL: format only):
+ * some class of cores must have every queue, type and byte that the program uses.
+ * Error: SIM_ERROR_INVALID_IMAGE with "name: queue dma0 insn 3 (offset 0x1c0, line 12): reason"; UNSUPPORTED when it is the
+ * chip that lacks something; with several classes, one such reason for each.
  * The program belongs to the caller (dev_program_destroy).
  */
 sim_status_t dev_program_load(const void *image, size_t bytes, const dev_machine_t *machine, dev_program_t **out_program,
                               sim_error_t *err) SIM_MUST_USE;
 void dev_program_destroy(dev_program_t *program); /* NULL is fine */
+/* Why a class outside class_mask cannot run a loaded program. */
+sim_status_t dev_program_fits(dev_program_t *program, const dev_class_t *cls, sim_error_t *err) SIM_MUST_USE;
 
 /* "dma0", "matrix0", ... of a queue section, into text[16]. */
 void dev_queue_name(const vnpu_queue_section_t *section, char text[16]);
@@ -44,7 +49,7 @@ typedef struct dev_launch {
     const dev_program_t *program;
     uint64_t arg[VNPU_MAX_ARGS]; /* device addresses or scalar bytes */
     uint32_t grid[VNPU_MAX_AXES]; /* >= 1 each */
-    uint64_t core_mask[DEV_MAX_CORES / 64]; /* cores that take instances; never empty */
+    uint64_t core_mask[DEV_MAX_CORES / 64]; /* cores that take instances, of one class; never empty */
 } dev_launch_t;
 
 /* Walk of one queue for one program instance. */

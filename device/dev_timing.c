@@ -76,8 +76,8 @@ static void core_check(timing_core_t *core) {
     }
     sim_tick_t now = sim_now(timing->engine);
     for (uint32_t q = 0; q < core->num_queues; q++) book(timing, core->queue[q].engine, now, SIM_CAUSE_IDLE);
-    const sim_clock_t *clock = &timing->machine.core_clock;
-    uint64_t cycle = sim_clock_cycle_up(clock, now) + timing->machine.instance_cycles;
+    const sim_clock_t *clock = &core->cls->core_clock;
+    uint64_t cycle = sim_clock_cycle_up(clock, now) + core->cls->instance_cycles;
     sim_event_schedule(timing->engine, &core->start_event, sim_clock_tick(clock, cycle));
 }
 
@@ -96,12 +96,12 @@ static void finish_slot(timing_slot_t *slot) {
     sim_tick_t now = sim_now(timing->engine);
     if (now > timing->finished) timing->finished = now;
     bool has_signal = slot->signal[0].sem != VNPU_NO_SEM || slot->signal[1].sem != VNPU_NO_SEM;
-    uint32_t latency = timing->machine.semaphore_cycles;
+    uint32_t latency = core->cls->semaphore_cycles;
     if (!has_signal || latency == 0) {
         deliver(slot);
         return;
     }
-    const sim_clock_t *clock = &timing->machine.core_clock;
+    const sim_clock_t *clock = &core->cls->core_clock;
     sim_event_schedule(timing->engine, &slot->signal_event, sim_clock_tick(clock, sim_clock_cycle_up(clock, now) + latency));
 }
 
@@ -183,8 +183,8 @@ static void queue_fetch(timing_queue_t *queue) {
     }
     timing->record->insns++;
     queue->stage = TIMING_ISSUE;
-    const sim_clock_t *clock = &timing->machine.core_clock;
-    uint64_t cycle = sim_clock_cycle_up(clock, sim_now(timing->engine)) + timing->machine.issue_cycles;
+    const sim_clock_t *clock = &core->cls->core_clock;
+    uint64_t cycle = sim_clock_cycle_up(clock, sim_now(timing->engine)) + core->cls->issue_cycles;
     sim_event_schedule(timing->engine, &queue->issue_event, sim_clock_tick(clock, cycle));
 }
 
@@ -284,12 +284,14 @@ static void instance_start(sim_engine_t *engine, sim_event_t *event) {
     core_check(core);
 }
 
-static uint32_t engine_of(const dev_timing_t *timing, uint32_t core, const vnpu_queue_section_t *section) {
-    uint32_t first = core * timing->engines_per_core;
+static uint32_t vector_engine(const timing_core_t *core) { return core->first_engine + (core->cls->has_matrix ? 1 : 0); }
+static uint32_t dma_engine(const timing_core_t *core, uint32_t queue) { return vector_engine(core) + 1 + queue; }
+
+static uint32_t engine_of(const timing_core_t *core, const vnpu_queue_section_t *section) {
     switch ((vnpu_queue_kind_t)section->kind) {
-    case VNPU_QUEUE_MATRIX: return first;
-    case VNPU_QUEUE_VECTOR: return first + 1;
-    case VNPU_QUEUE_DMA: return first + 2 + section->index;
+    case VNPU_QUEUE_MATRIX: return core->cls->has_matrix ? core->first_engine : ENGINE_NONE;
+    case VNPU_QUEUE_VECTOR: return vector_engine(core);
+    case VNPU_QUEUE_DMA: return dma_engine(core, section->index);
     case VNPU_QUEUE_CTRL: case VNPU_QUEUE_KIND_COUNT: return ENGINE_NONE;
     }
     return ENGINE_NONE;
@@ -298,9 +300,9 @@ static uint32_t engine_of(const dev_timing_t *timing, uint32_t core, const vnpu_
 static void core_reset(timing_core_t *core) {
     sim_share_reset(&core->sram);
     sim_share_reset(&core->acc);
-    sim_matrix_reset(core->matrix);
+    if (core->matrix != NULL) sim_matrix_reset(core->matrix);
     sim_vector_reset(core->vector);
-    for (uint32_t d = 0; d < core->timing->machine.dma_queues; d++) sim_dma_reset(core->dma[d]);
+    for (uint32_t d = 0; d < core->cls->dma_queues; d++) sim_dma_reset(core->dma[d]);
     core->instance = core->next_instance = INSTANCE_NONE;
     core->active_queues = core->in_flight = 0;
     memset(core->sem_waiter, 0, sizeof core->sem_waiter);
@@ -323,7 +325,7 @@ static void queue_prepare(timing_core_t *core, uint32_t q) {
     queue->core = core;
     queue->section = &program->queue[q];
     queue->section_index = q;
-    queue->engine = engine_of(core->timing, core->index, queue->section);
+    queue->engine = engine_of(core, queue->section);
     queue->stage = TIMING_IDLE;
     sim_event_init(&queue->issue_event, SIM_PHASE_ISSUE, queue_issue);
 }
@@ -360,7 +362,7 @@ static void start_cores(dev_timing_t *timing) {
         for (uint32_t q = 0; q < core->num_queues; q++) queue_prepare(core, q);
         timing->cores_left++;
         sim_event_schedule(timing->engine, &core->start_event,
-                           sim_clock_tick(&timing->machine.core_clock, timing->machine.instance_cycles));
+                           sim_clock_tick(&core->cls->core_clock, core->cls->instance_cycles));
     }
 }
 
@@ -479,25 +481,25 @@ sim_status_t dev_timing_move(dev_timing_t *timing, uint64_t src, uint64_t dst, u
     if (status != SIM_OK) return sim_error_set(err, status, "no memory for a timing record");
     timing_reset(timing);
     timing_core_t *core = &timing->core[0];
-    uint32_t writer = timing->machine.dma_queues > 1 ? 1 : 0;
+    uint32_t writer = core->cls->dma_queues > 1 ? 1 : 0;
     sim_dma_op_t read, write;
     sim_tick_t duration = 0;
     if (is_copy) {
         move_op(&read, SIM_DMA_READ, src, bytes);
-        timing_energy_dma(timing, &read);
+        timing_energy_dma(core, &read);
         sim_dma_submit(core->dma[0], &read);
         out_record->dram_read_bytes = bytes;
     }
     move_op(&write, SIM_DMA_WRITE, dst, bytes);
-    timing_energy_dma(timing, &write);
+    timing_energy_dma(core, &write);
     sim_dma_submit(core->dma[writer], &write);
     out_record->dram_written_bytes = bytes;
     sim_engine_run(timing->engine);
     if (is_copy) {
-        book_move(timing, 2, &read.op);
+        book_move(timing, dma_engine(core, 0), &read.op);
         duration = read.op.done;
     }
-    book_move(timing, 2 + writer, &write.op);
+    book_move(timing, dma_engine(core, writer), &write.op);
     if (write.op.done > duration) duration = write.op.done;
     record_end(timing, out_record, duration);
     return SIM_OK;
@@ -505,18 +507,23 @@ sim_status_t dev_timing_move(dev_timing_t *timing, uint64_t src, uint64_t dst, u
 
 /* --- creation ------------------------------------------------------------------------------------------------------- */
 
+static uint32_t engines_of(const dev_class_t *cls) { return (cls->has_matrix ? 2 : 1) + cls->dma_queues; }
+
 static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
     timing_core_t *core = &timing->core[index];
-    const dev_machine_t *machine = &timing->machine;
+    const dev_class_t *cls = &timing->machine.cls[dev_machine_class_of(&timing->machine, index)];
     core->timing = timing;
+    core->cls = cls;
     core->index = index;
+    core->first_engine = index == 0 ? 0 : core[-1].first_engine + engines_of(core[-1].cls);
     sim_event_init(&core->start_event, SIM_PHASE_ISSUE, instance_start);
-    sim_share_init(&core->sram, timing->engine, &machine->core_clock, machine->sram_bytes_per_cycle);
-    sim_share_init(&core->acc, timing->engine, &machine->core_clock, machine->acc_bytes_per_cycle);
-    sim_status_t status = sim_matrix_create(timing->engine, &machine->matrix, &core->sram, &core->acc, &core->matrix);
-    if (status == SIM_OK) status = sim_vector_create(timing->engine, &machine->vector, &core->sram, &core->acc, &core->vector);
-    for (uint32_t d = 0; d < machine->dma_queues && status == SIM_OK; d++) {
-        sim_dma_spec_t spec = machine->dma;
+    sim_share_init(&core->sram, timing->engine, &cls->core_clock, cls->sram_bytes_per_cycle);
+    sim_share_init(&core->acc, timing->engine, &cls->core_clock, cls->acc_bytes_per_cycle);
+    sim_status_t status = SIM_OK;
+    if (cls->has_matrix) status = sim_matrix_create(timing->engine, &cls->matrix, &core->sram, &core->acc, &core->matrix);
+    if (status == SIM_OK) status = sim_vector_create(timing->engine, &cls->vector, &core->sram, &core->acc, &core->vector);
+    for (uint32_t d = 0; d < cls->dma_queues && status == SIM_OK; d++) {
+        sim_dma_spec_t spec = cls->dma;
         spec.network = d % sim_noc_networks(timing->noc);
         status = sim_dma_create(timing->engine, &spec, timing->dram, timing->noc, index, &core->sram, &core->dma[d]);
     }
@@ -529,9 +536,7 @@ sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t 
     dev_timing_t *timing = calloc(1, sizeof *timing);
     if (timing == NULL) return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no memory for the timing engine");
     timing->machine = *machine;
-    sim_energy_table_init(config, &timing->energy);
-    timing->engines_per_core = 2 + machine->dma_queues;
-    timing->engines = machine->cores * timing->engines_per_core;
+    for (uint32_t c = 0; c < machine->num_classes; c++) timing->engines += machine->cls[c].cores * engines_of(&machine->cls[c]);
     timing->core = calloc(machine->cores, sizeof *timing->core);
     timing->books = calloc(timing->engines, sizeof *timing->books);
     sim_status_t status = timing->core == NULL || timing->books == NULL ? SIM_ERROR_OUT_OF_MEMORY : SIM_OK;
@@ -547,10 +552,10 @@ sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t 
     return SIM_OK;
 }
 
-static void core_fini(timing_core_t *core, uint32_t dma_queues) {
+static void core_fini(timing_core_t *core) {
     sim_matrix_destroy(core->matrix);
     sim_vector_destroy(core->vector);
-    for (uint32_t d = 0; d < dma_queues; d++) sim_dma_destroy(core->dma[d]);
+    for (uint32_t d = 0; d < DEV_MAX_DMA_QUEUES; d++) sim_dma_destroy(core->dma[d]);
     for (uint32_t q = 0; q < VNPU_MAX_QUEUES; q++) {
         timing_slot_t *slot = core->queue[q].all_slots;
         while (slot != NULL) {
@@ -565,7 +570,7 @@ static void core_fini(timing_core_t *core, uint32_t dma_queues) {
 void dev_timing_destroy(dev_timing_t *timing) {
     if (timing == NULL) return;
     for (uint32_t c = 0; timing->core != NULL && c < timing->machine.cores; c++) {
-        core_fini(&timing->core[c], timing->machine.dma_queues);
+        core_fini(&timing->core[c]);
     }
     sim_noc_destroy(timing->noc);
     sim_dram_destroy(timing->dram);
@@ -578,10 +583,12 @@ void dev_timing_destroy(dev_timing_t *timing) {
 uint32_t dev_timing_engines(const dev_timing_t *timing) { return timing->engines; }
 
 void dev_timing_engine_name(const dev_timing_t *timing, uint32_t engine, char text[32]) {
-    uint32_t core = engine / timing->engines_per_core, unit = engine % timing->engines_per_core;
-    if (unit == 0) snprintf(text, 32, "core%u.matrix", core);
-    else if (unit == 1) snprintf(text, 32, "core%u.vector", core);
-    else snprintf(text, 32, "core%u.dma%u", core, unit - 2);
+    uint32_t c = timing->machine.cores - 1;
+    while (engine < timing->core[c].first_engine) c--;
+    const timing_core_t *core = &timing->core[c];
+    if (engine < vector_engine(core)) snprintf(text, 32, "core%u.matrix", c);
+    else if (engine == vector_engine(core)) snprintf(text, 32, "core%u.vector", c);
+    else snprintf(text, 32, "core%u.dma%u", c, engine - dma_engine(core, 0));
 }
 
 uint64_t dev_timing_dram_peak(const dev_timing_t *timing) { return sim_dram_peak_bytes_per_s(timing->dram); }

@@ -4,14 +4,19 @@
 
 #include <string.h>
 
-void timing_energy_matrix(dev_timing_t *timing, const sim_matrix_op_t *op, vnpu_dtype_t dtype) {
-    uint64_t *count = timing->actions[VNPU_ENERGY_MATRIX].count;
+static sim_energy_counts_t *actions_of(timing_core_t *core) {
+    dev_timing_t *timing = core->timing;
+    return timing->actions[core->cls - timing->machine.cls];
+}
+
+void timing_energy_matrix(timing_core_t *core, const sim_matrix_op_t *op, vnpu_dtype_t dtype) {
+    uint64_t *count = actions_of(core)[VNPU_ENERGY_MATRIX].count;
     sim_bank_use_t use[2];
     sim_energy_action_t action = SIM_ENERGY_MAC_I8;
     if (dtype == VNPU_F32) action = SIM_ENERGY_MAC_F32;
     if (dtype == VNPU_BF16) action = SIM_ENERGY_MAC_BF16;
     if (dtype == VNPU_F16) action = SIM_ENERGY_MAC_F16;
-    sim_matrix_use(&timing->machine.matrix, op, use);
+    sim_matrix_use(&core->cls->matrix, op, use);
     count[action] += (uint64_t)op->m * op->k * op->n;
     count[SIM_ENERGY_SRAM_BYTE] += use[0].bytes;
     count[SIM_ENERGY_ACC_BYTE] += use[1].bytes;
@@ -30,32 +35,34 @@ static void count_class(uint64_t *count, sim_vector_class_t cls, uint64_t elems)
     }
 }
 
-void timing_energy_vector(dev_timing_t *timing, const sim_vector_op_t *op, uint64_t elems) {
-    uint64_t *count = timing->actions[VNPU_ENERGY_VECTOR].count;
+void timing_energy_vector(timing_core_t *core, const sim_vector_op_t *op, uint64_t elems) {
+    uint64_t *count = actions_of(core)[VNPU_ENERGY_VECTOR].count;
     count_class(count, op->cls, elems);
     count_class(count, op->cls2, elems);
     count[SIM_ENERGY_SRAM_BYTE] += op->sram.bytes;
     count[SIM_ENERGY_ACC_BYTE] += op->acc.bytes;
 }
 
-void timing_energy_dma(dev_timing_t *timing, const sim_dma_op_t *op) {
-    timing->actions[VNPU_ENERGY_DMA].count[SIM_ENERGY_SRAM_BYTE] += op->sram_bytes;
+void timing_energy_dma(timing_core_t *core, const sim_dma_op_t *op) {
+    actions_of(core)[VNPU_ENERGY_DMA].count[SIM_ENERGY_SRAM_BYTE] += op->sram_bytes;
 }
 
 void timing_energy_end(dev_timing_t *timing, dev_record_t *record) {
     const sim_dram_stats_t *dram = sim_dram_stats(timing->dram);
-    uint64_t *count = timing->actions[VNPU_ENERGY_DRAM].count;
+    uint64_t *count = timing->actions[0][VNPU_ENERGY_DRAM].count;
     count[SIM_ENERGY_DRAM_READ_BYTE] = dram->read_bytes;
     count[SIM_ENERGY_DRAM_WRITE_BYTE] = dram->write_bytes;
     count[SIM_ENERGY_DRAM_ACTIVATE] = dram->row_closed + dram->row_conflicts;
     count[SIM_ENERGY_DRAM_REFRESH] = dram->refreshes;
-    timing->actions[VNPU_ENERGY_NOC].count[SIM_ENERGY_NOC_BYTE_HOP] =
+    timing->actions[0][VNPU_ENERGY_NOC].count[SIM_ENERGY_NOC_BYTE_HOP] =
         sim_noc_stats(timing->noc)->byte_hops;
     for (uint32_t part = 0; part < VNPU_ENERGY_PARTS; part++) {
-        record->energy_fj[part] = sim_energy_dynamic_fj(&timing->energy, &timing->actions[part]);
+        for (uint32_t c = 0; c < timing->machine.num_classes; c++)
+            record->energy_fj[part] += sim_energy_dynamic_fj(&timing->machine.cls[c].energy,
+                                                             &timing->actions[c][part]);
     }
 }
 
 const sim_energy_table_t *dev_timing_energy_table(const dev_timing_t *timing) {
-    return &timing->energy;
+    return &timing->machine.cls[0].energy; /* what is asked of it is the chip's */
 }

@@ -66,9 +66,11 @@ typedef struct timing_books {
 
 struct timing_core {
     dev_timing_t *timing;
+    const dev_class_t *cls; /* in timing->machine */
     uint32_t index;
+    uint32_t first_engine; /* matrix if the class has it, vector, DMA */
     sim_share_t sram, acc;
-    sim_matrix_t *matrix;
+    sim_matrix_t *matrix; /* NULL: the class has none */
     sim_vector_t *vector;
     sim_dma_t *dma[DEV_MAX_DMA_QUEUES];
     timing_queue_t queue[VNPU_MAX_QUEUES];
@@ -90,7 +92,7 @@ struct dev_timing {
     sim_noc_t *noc;
     timing_core_t *core;   /* machine.cores */
     timing_books_t *books; /* one per engine */
-    uint32_t engines, engines_per_core;
+    uint32_t engines;
     /* the launch being timed */
     const dev_launch_t *launch;
     const dev_placement_t *placement;
@@ -103,8 +105,7 @@ struct dev_timing {
     bool with_slices;
     uint32_t slice_capacity;
     uint8_t sem_from_dma[VNPU_MAX_SEMS]; /* some DMA queue signals it */
-    sim_energy_table_t energy;
-    sim_energy_counts_t actions[VNPU_ENERGY_PARTS]; /* of the launch being timed */
+    sim_energy_counts_t actions[DEV_MAX_CLASSES][VNPU_ENERGY_PARTS]; /* of the launch being timed; of the chip's parts: class 0's */
     bool failed;
 };
 
@@ -114,9 +115,9 @@ bool timing_submit(timing_queue_t *queue, timing_slot_t *slot);
 bool timing_unit_ready(const timing_queue_t *queue);
 
 /* dev_timing_energy.c: an operation about to be submitted; the record's energy at the end. */
-void timing_energy_matrix(dev_timing_t *timing, const sim_matrix_op_t *op, vnpu_dtype_t dtype);
-void timing_energy_vector(dev_timing_t *timing, const sim_vector_op_t *op, uint64_t elems);
-void timing_energy_dma(dev_timing_t *timing, const sim_dma_op_t *op);
+void timing_energy_matrix(timing_core_t *core, const sim_matrix_op_t *op, vnpu_dtype_t dtype);
+void timing_energy_vector(timing_core_t *core, const sim_vector_op_t *op, uint64_t elems);
+void timing_energy_dma(timing_core_t *core, const sim_dma_op_t *op);
 void timing_energy_end(dev_timing_t *timing, dev_record_t *record);
 
 /* dev_timing.c */

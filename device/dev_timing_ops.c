@@ -38,13 +38,13 @@ static void view_of(const timing_queue_t *queue, uint16_t index, dev_view_t *vie
 }
 
 /* What a view costs at the ports of its memory. A broadcast dimension (stride 0) is read once. */
-static sim_bank_use_t port_use(const dev_machine_t *machine, const dev_view_t *view) {
+static sim_bank_use_t port_use(const dev_class_t *cls, const dev_view_t *view) {
     sim_bank_walk_t walk = {.base = view->base, .run_bytes = view->elem_bytes, .ndims = view->ndims};
     for (uint32_t d = 0; d < view->ndims; d++) {
         walk.size[d] = view->size[d];
         walk.stride[d] = view->stride[d] * (int64_t)view->elem_bytes;
     }
-    return sim_bank_use(view->space == VNPU_SPACE_SRAM ? &machine->sram_banks : &machine->acc_banks, &walk);
+    return sim_bank_use(view->space == VNPU_SPACE_SRAM ? &cls->sram_banks : &cls->acc_banks, &walk);
 }
 
 /* Operands of one instruction pass side by side. */
@@ -78,22 +78,23 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     for (uint32_t d = 0; d <= insn->func; d++) op->k *= b.size[d];
     op->m = (uint32_t)(a.count / op->k);
     op->n = (uint32_t)(b.count / op->k);
-    op->rate = timing->machine.matrix_rate[a.dtype];
-    op->pieces = a.dtype == VNPU_F32 ? timing->machine.matrix_f32_pieces : 1;
+    op->rate = queue->core->cls->matrix_rate[a.dtype];
+    op->pieces = a.dtype == VNPU_F32 ? queue->core->cls->matrix_f32_pieces : 1;
     op->keep_weights = holds_weights(queue->core, &b, (insn->flags & VNPU_F_KEEP_WEIGHTS) != 0);
     op->accumulate = dev_cursor_accumulates(&queue->cursor, insn);
     op->in_bytes = a.elem_bytes;
     op->weight_bytes = b.elem_bytes;
     op->out_bytes = c.elem_bytes;
-    if (timing->machine.sram_banks.has_conflicts) {
-        op->in = port_use(&timing->machine, &a);
-        op->weights = port_use(&timing->machine, &b);
+    const dev_class_t *cls = queue->core->cls;
+    if (cls->sram_banks.has_conflicts) {
+        op->in = port_use(cls, &a);
+        op->weights = port_use(cls, &b);
     }
-    if (timing->machine.acc_banks.has_conflicts) op->out = port_use(&timing->machine, &c);
-    const sim_matrix_spec_t *spec = &timing->machine.matrix;
+    if (cls->acc_banks.has_conflicts) op->out = port_use(cls, &c);
+    const sim_matrix_spec_t *spec = &cls->matrix;
     timing->record->macs += (uint64_t)op->m * op->k * op->n;
     timing->record->padded_macs += sim_matrix_padded_macs(spec, op->m, op->k, op->n);
-    timing_energy_matrix(timing, op, a.dtype);
+    timing_energy_matrix(queue->core, op, a.dtype);
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;
     op->op.owner = slot;
@@ -150,17 +151,17 @@ static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
         dev_view_t one;
         view_of(queue, operand[i], &one);
         if (one.count == 0) return false;
-        if (one.space == VNPU_SPACE_SRAM) add_use(&op->sram, port_use(&timing->machine, &one));
-        if (one.space == VNPU_SPACE_ACC) add_use(&op->acc, port_use(&timing->machine, &one));
+        if (one.space == VNPU_SPACE_SRAM) add_use(&op->sram, port_use(queue->core->cls, &one));
+        if (one.space == VNPU_SPACE_ACC) add_use(&op->acc, port_use(queue->core->cls, &one));
         bool is_rows = (is_reduction && i == 0) || i == 4;
         if (!is_rows) view[shaped++] = one;
     }
     vector_classes(insn, op);
     merge_views(view, shaped, &op->outer, &op->inner);
     timing->record->vector_elems += op->outer * op->inner;
-    timing_energy_vector(timing, op, op->outer * op->inner);
+    timing_energy_vector(queue->core, op, op->outer * op->inner);
     /* Several short rows share a vector: the operand ports gather rows (docs/timing.md). */
-    uint64_t lanes = timing->machine.vector.lanes;
+    uint64_t lanes = queue->core->cls->vector.lanes;
     if (op->inner * 2 <= lanes && op->outer > 1) {
         uint64_t rows = lanes / op->inner;
         if (rows > op->outer) rows = op->outer;
@@ -175,10 +176,10 @@ static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
 }
 
 /* A DMA engine repeats what it broadcasts; with conflicts it takes whole words. */
-static uint64_t local_bytes(const dev_machine_t *machine, const dev_view_t *view) {
+static uint64_t local_bytes(const dev_class_t *cls, const dev_view_t *view) {
     uint64_t bytes = view->count * view->elem_bytes;
-    if (!machine->sram_banks.has_conflicts) return bytes;
-    uint64_t whole = port_use(machine, view).bytes;
+    if (!cls->sram_banks.has_conflicts) return bytes;
+    uint64_t whole = port_use(cls, view).bytes;
     return whole > bytes ? whole : bytes;
 }
 
@@ -268,13 +269,13 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         walk_runs(far, op);
         count_dram(timing, op, far->count * far->elem_bytes);
         op->sram_bytes = 0;
-        if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(&timing->machine, &dst);
-        if (has_source && src.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(&timing->machine, &src);
+        if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(queue->core->cls, &dst);
+        if (has_source && src.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(queue->core->cls, &src);
     }
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;
     op->op.owner = slot;
-    timing_energy_dma(timing, op);
+    timing_energy_dma(queue->core, op);
     sim_dma_submit(queue->core->dma[queue->section->index], op);
     return true;
 }

@@ -36,6 +36,15 @@ sim_status_t dev_check_fail(dev_check_t *check, size_t offset, const char *forma
                          check->program->header.name, offset, reason);
 }
 
+/* What another core may have. */
+static sim_status_t check_lacks(dev_check_t *check, size_t offset, const char *format, ...)
+    SIM_PRINTF(3, 4);
+static sim_status_t check_lacks(dev_check_t *check, size_t offset, const char *format, ...) {
+    REASON(format);
+    return sim_error_set(check->err, SIM_ERROR_UNSUPPORTED, "%s: offset 0x%zx: %s",
+                         check->program->header.name, offset, reason);
+}
+
 sim_status_t dev_check_fail_ap(dev_check_t *check, uint32_t ap, const char *format, ...) {
     REASON(format);
     const dev_program_t *program = check->program;
@@ -114,14 +123,14 @@ static sim_status_t check_header(dev_check_t *check) {
                                   "kind %u of argument %u", kind, a);
         }
     }
-    const dev_machine_t *machine = check->machine;
-    if (machine && header->sram_bytes > machine->sram_bytes) {
+    const dev_class_t *cls = check->cls;
+    if (cls && header->sram_bytes > cls->sram_bytes) {
         return dev_check_fail(check, 32, "needs %u bytes of SRAM, a core has %llu",
-                              header->sram_bytes, (unsigned long long)machine->sram_bytes);
+                              header->sram_bytes, (unsigned long long)cls->sram_bytes);
     }
-    if (machine && header->acc_bytes > machine->acc_bytes) {
+    if (cls && header->acc_bytes > cls->acc_bytes) {
         return dev_check_fail(check, 36, "needs %u bytes of accumulator, a core has %llu",
-                              header->acc_bytes, (unsigned long long)machine->acc_bytes);
+                              header->acc_bytes, (unsigned long long)cls->acc_bytes);
     }
     return SIM_OK;
 }
@@ -187,8 +196,9 @@ static sim_status_t check_strings(dev_check_t *check) {
 }
 
 static uint32_t queues_of_kind(const dev_check_t *check, uint32_t kind) {
+    if (kind == VNPU_QUEUE_MATRIX && check->cls && !check->cls->has_matrix) return 0;
     if (kind != VNPU_QUEUE_DMA) return 1;
-    return check->machine ? check->machine->dma_queues : DEV_MAX_DMA_QUEUES;
+    return check->cls ? check->cls->dma_queues : DEV_MAX_DMA_QUEUES;
 }
 
 static sim_status_t check_sections(dev_check_t *check) {
@@ -203,6 +213,10 @@ static sim_status_t check_sections(dev_check_t *check) {
         }
         char name[16];
         dev_queue_name(section, name);
+        if (queues_of_kind(check, section->kind) == 0) {
+            return check_lacks(check, queue_offset(q), "queue %s: the cores have no such engine",
+                                   name);
+        }
         if (section->index >= queues_of_kind(check, section->kind)) {
             return dev_check_fail(check, queue_offset(q), "queue %s: a core has %u of that kind",
                                   name, queues_of_kind(check, section->kind));
@@ -356,9 +370,8 @@ static sim_status_t check_stream(dev_check_t *check, uint32_t queue) {
     return FAIL_INSN("is never closed");
 }
 
-sim_status_t dev_program_validate(dev_program_t *program, const dev_machine_t *machine,
-                                  sim_error_t *err) {
-    dev_check_t check = {.program = program, .machine = machine, .err = err};
+static sim_status_t validate(dev_program_t *program, const dev_class_t *cls, sim_error_t *err) {
+    dev_check_t check = {.program = program, .cls = cls, .err = err};
     memset(program->sem_waiter, 0xff, sizeof program->sem_waiter);
     sim_status_t status = check_header(&check);
     if (status == SIM_OK) status = check_strings(&check);
@@ -370,4 +383,42 @@ sim_status_t dev_program_validate(dev_program_t *program, const dev_machine_t *m
         status = check_stream(&check, q);
     }
     return status;
+}
+
+/* No class runs the program: every class with its reason. */
+static sim_status_t refuse_all(dev_program_t *program, const dev_machine_t *machine,
+                               sim_error_t *err) {
+    char text[900];
+    size_t used = 0;
+    sim_status_t status = SIM_ERROR_INVALID_IMAGE;
+    for (uint32_t c = 0; c < machine->num_classes; c++) {
+        sim_error_t reason = {0};
+        if (validate(program, &machine->cls[c], &reason) == SIM_ERROR_UNSUPPORTED)
+            status = SIM_ERROR_UNSUPPORTED;
+        if (used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, "\n  class %s: %.200s",
+                                     machine->cls[c].name, reason.text);
+    }
+    return sim_error_set(err, status, "%s: no core of this chip runs it:%s", program->header.name,
+                         text);
+}
+
+sim_status_t dev_program_validate(dev_program_t *program, const dev_machine_t *machine,
+                                  sim_error_t *err) {
+    program->class_mask = UINT32_MAX;
+    if (machine == NULL) return validate(program, NULL, err);
+    program->class_mask = 1;
+    if (machine->num_classes == 1) return validate(program, &machine->cls[0], err);
+    sim_status_t status = validate(program, NULL, err); /* the image by itself */
+    if (status != SIM_OK) return status;
+    program->class_mask = 0;
+    for (uint32_t c = 0; c < machine->num_classes; c++) {
+        sim_error_t reason = {0};
+        if (validate(program, &machine->cls[c], &reason) == SIM_OK) program->class_mask |= 1u << c;
+    }
+    return program->class_mask != 0 ? SIM_OK : refuse_all(program, machine, err);
+}
+
+sim_status_t dev_program_fits(dev_program_t *program, const dev_class_t *cls, sim_error_t *err) {
+    return validate(program, cls, err);
 }

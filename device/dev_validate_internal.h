@@ -7,7 +7,7 @@
 
 typedef struct dev_check {
     dev_program_t *program;
-    const dev_machine_t *machine; /* may be NULL: format only */
+    const dev_class_t *cls; /* that shall run it; NULL: format only */
     sim_error_t *err;
     uint32_t queue; /* section being walked */
     uint32_t pc;    /* instruction, relative to the section */

@@ -239,8 +239,8 @@ static sim_status_t check_mm_dtypes(dev_check_t *check) {
                          dev_dtype_name(b), dev_dtype_name(want), dev_dtype_name(result));
     }
     const uint32_t operand[2] = {a, b};
-    for (int i = 0; i < 2 && check->machine; i++) {
-        if (check->machine->matrix_rate[operand[i]].num == 0) {
+    for (int i = 0; i < 2 && check->cls; i++) {
+        if (check->cls->matrix_rate[operand[i]].num == 0) {
             return dev_check_fail_insn(check, SIM_ERROR_UNSUPPORTED,
                                        "the matrix unit of this device lacks %s",
                                        dev_dtype_name(operand[i]));

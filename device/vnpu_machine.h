@@ -16,10 +16,16 @@ typedef enum vnpu_mapping_profile {
     VNPU_PROFILE_XLA = 1   /* xla-like */
 } vnpu_mapping_profile_t;
 
-/* What a kernel library must know of a chip. dtypes: bit (1 << vnpu_dtype_t). Rates relative to one row per cycle. */
+#define VNPU_MAX_CLASSES 8u
+
+/*
+ * What a kernel library must know of a chip, as cores of one class see it: engines, scratchpad and `cores` are the class's,
+ * memory, link and host are the chip's. Most chips have one class; class 0 comes first. dtypes: bit (1 << vnpu_dtype_t). Rates
+ * relative to one row per cycle.
+ */
 typedef struct vnpu_machine {
     uint32_t size; /* sizeof(vnpu_machine_t): grows at the end only */
-    uint32_t cores, workers;
+    uint32_t cores, workers; /* of the class; the first `workers` of them compute */
     uint32_t matrix_rows, matrix_cols, matrix_load_rows_per_cycle, matrix_weight_buffers, matrix_min_stream_cycles;
     uint32_t matrix_rate_num[16], matrix_rate_den[16]; /* by vnpu_dtype_t; num 0: not available */
     uint32_t vector_lanes, vector_startup_cycles;
@@ -48,6 +54,9 @@ typedef struct vnpu_machine {
     uint32_t matrix_f32_pieces;    /* loads of one f32 operand; 0 means 1 */
     uint32_t layout_tile[2];  /* rows, columns: tensors are stored in whole tiles; 0 means 1 */
     uint32_t mapping_profile; /* vnpu_mapping_profile_t */
+    uint32_t num_classes, class_index; /* classes of the chip, at least 1; which one this is */
+    uint32_t first_core, chip_cores;   /* number of the class's first core; cores of all classes */
+    char class_name[32];
 } vnpu_machine_t;
 
 #ifdef __cplusplus

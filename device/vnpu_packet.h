@@ -43,7 +43,7 @@ typedef enum vnpu_packet_type {
     VNPU_PACKET_PROGRAM_TIME = 16, /* kernel of a loaded module, timed without values as its own epoch; value[0] = ps */
     VNPU_PACKET_BLOB_READ = 17,    /* copy.device = blob | offset << 8, copy.bytes; payload out */
     VNPU_PACKET_RESET = 18,        /* clears a sticky error */
-    VNPU_PACKET_MACHINE = 19,      /* blob VNPU_BLOB_MACHINE (vnpu_machine_t), VNPU_BLOB_CONFIG (text); value = their sizes */
+    VNPU_PACKET_MACHINE = 19,      /* blob VNPU_BLOB_MACHINE (vnpu_machine_t, one per class), VNPU_BLOB_CONFIG (text); value = their sizes */
     VNPU_PACKET_TYPE_COUNT
 } vnpu_packet_type_t;
 
@@ -60,9 +60,9 @@ enum {
 typedef struct vnpu_packet_kernel {
     uint32_t module;
     uint16_t num_args;
-    uint16_t reserved;
+    uint16_t core_class; /* c + 1: cores of class c; 0: those of the mask, else of the first class that can run it */
     uint32_t grid[2];
-    uint64_t core_mask; /* bit c: core c takes instances; 0: every worker core */
+    uint64_t core_mask; /* bit c: core c takes instances, all of one class; 0: every worker core of the class */
     uint64_t reserved1;
 } vnpu_packet_kernel_t;
 

@@ -82,7 +82,9 @@ VNPU_API_VOID size_t vnpu_error_detail(char *text, size_t text_bytes);
 
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 VNPU_API vnpu_status_t vnpu_device_count(int *out_count); /* 1 for now; does not start the device */
-VNPU_API vnpu_status_t vnpu_device_machine(int device, vnpu_machine_t *out_machine);
+VNPU_API vnpu_status_t vnpu_device_machine(int device, vnpu_machine_t *out_machine); /* as its first class of cores sees it */
+/* The chip as cores of class `index` < num_classes see it. */
+VNPU_API vnpu_status_t vnpu_device_class(int device, uint32_t index, vnpu_machine_t *out_machine);
 VNPU_API vnpu_status_t vnpu_device_synchronize(int device); /* all streams; reports sticky errors */
 VNPU_API vnpu_status_t vnpu_device_reset(int device);       /* clears a sticky error of a program; memory stays */
 
@@ -130,10 +132,14 @@ typedef struct vnpu_launch_config {
     uint32_t size;    /* sizeof(vnpu_launch_config_t) */
     uint32_t grid[2]; /* instances, >= 1 each */
     uint32_t tag;     /* label in profiles, 0: none */
-    uint64_t core_mask; /* 0: every worker core */
+    uint64_t core_mask; /* bit c: core c, all of one class; 0: every worker core of the class */
     vnpu_stream_t stream;
+    uint32_t core_class; /* c + 1: class c; 0: that of the mask, or else the first class whose cores can run the program */
+    uint32_t reserved;   /* 0 */
 } vnpu_launch_config_t;
-/* Asynchronous. args: num_args x 8 bytes (addresses or scalars), copied before the call returns. */
+/* A launch runs on cores of one class. INVALID_VALUE: a mask beyond its workers. At the next synchronize: UNSUPPORTED when
+ * they lack a queue or a type that the program uses, INVALID_IMAGE when it needs more of something than they have.
+ * Asynchronous. args: num_args x 8 bytes (addresses or scalars), copied before the call returns. */
 VNPU_API vnpu_status_t vnpu_launch(vnpu_module_t module, const vnpu_launch_config_t *config, const uint64_t *args,
                                    uint32_t num_args);
 

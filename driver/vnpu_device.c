@@ -115,21 +115,27 @@ static vnpu_status_t read_machine(vnpu__device_t *device) {
     if (status != VNPU_OK) {
         return status;
     }
-    if (done.value[0] != sizeof device->machine) {
+    uint64_t classes = done.value[0] / sizeof device->machine;
+    if (classes < 1 || classes > VNPU_MAX_CLASSES ||
+        done.value[0] != classes * sizeof device->machine) {
         return vnpu__fail(VNPU_ERROR_ABI_MISMATCH,
-                          "the device describes itself in %llu bytes, this library knows %zu",
-                          (unsigned long long)done.value[0], sizeof device->machine);
+                          "the device describes itself in %llu bytes, this library knows %zu for "
+                          "each of at most %u classes of cores",
+                          (unsigned long long)done.value[0], sizeof device->machine,
+                          VNPU_MAX_CLASSES);
     }
     void *machine = NULL, *text = NULL;
     status = vnpu__read_blob(device, VNPU_BLOB_MACHINE, done.value[0], &machine);
     if (status == VNPU_OK) {
-        memcpy(&device->machine, machine, sizeof device->machine);
+        memcpy(device->class_machine, machine, done.value[0]);
+        device->machine = device->class_machine[0];
         free(machine);
         status = vnpu__read_blob(device, VNPU_BLOB_CONFIG, done.value[1], &text);
         device->config_text = text;
     }
     if (status == VNPU_OK &&
-        (device->machine.size != sizeof device->machine || device->machine.cmd_queue_depth == 0)) {
+        (device->machine.size != sizeof device->machine ||
+         device->machine.num_classes != classes || device->machine.cmd_queue_depth == 0)) {
         status =
             vnpu__fail(VNPU_ERROR_ABI_MISMATCH, "the device's description is of another version");
     }
@@ -340,6 +346,10 @@ vnpu_status_t vnpu_device_count(int *out_count) {
 }
 
 vnpu_status_t vnpu_device_machine(int device_index, vnpu_machine_t *out_machine) {
+    return vnpu_device_class(device_index, 0, out_machine);
+}
+
+vnpu_status_t vnpu_device_class(int device_index, uint32_t index, vnpu_machine_t *out_machine) {
     if (out_machine == NULL) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_device_machine: out_machine is NULL");
     }
@@ -349,7 +359,12 @@ vnpu_status_t vnpu_device_machine(int device_index, vnpu_machine_t *out_machine)
     if (status != VNPU_OK) {
         return status;
     }
-    *out_machine = device->machine;
+    if (index >= device->machine.num_classes) {
+        return vnpu__leave(device, vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                                              "vnpu_device_class: class %u of %u", index,
+                                              device->machine.num_classes));
+    }
+    *out_machine = device->class_machine[index];
     return vnpu__leave(device, VNPU_OK);
 }
 

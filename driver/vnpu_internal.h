@@ -171,7 +171,8 @@ struct vnpu__device {
     bool is_fault_reported, is_lost, is_loss_reported;
     char fault_text[VNPU__TEXT], lost_text[VNPU__TEXT];
 
-    vnpu_machine_t machine;
+    vnpu_machine_t machine; /* of class 0 */
+    vnpu_machine_t class_machine[VNPU_MAX_CLASSES];
     char *config_text;
     void *profile;
     uint32_t next_stream_id;

@@ -89,10 +89,43 @@ vnpu_status_t vnpu_module_unload(vnpu_module_t handle) {
     return vnpu__leave(device, status);
 }
 
+/* The class that the launch names or that its mask begins in; 0 if it leaves the choice to the device. */
+static uint32_t class_named(const vnpu__device_t *device, const vnpu_launch_config_t *config) {
+    if (config->core_class != 0) return config->core_class - 1;
+    uint32_t named = 0;
+    for (uint32_t c = 1; c < device->machine.num_classes; c++) {
+        uint32_t first = device->class_machine[c].first_core;
+        bool is_beyond = first < 64 && config->core_mask >> first << first == config->core_mask;
+        if (is_beyond) named = c;
+    }
+    return named;
+}
+
+static vnpu_status_t check_cores(const vnpu__device_t *device, const vnpu_launch_config_t *config) {
+    if (config->reserved != 0) {
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_launch: a reserved field is not 0");
+    }
+    if (config->core_class > device->machine.num_classes) {
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                          "vnpu_launch: core_class %u (class + 1) of a chip with %u classes",
+                          config->core_class, device->machine.num_classes);
+    }
+    if (config->core_mask == 0) return VNPU_OK;
+    const vnpu_machine_t *of = &device->class_machine[class_named(device, config)];
+    uint64_t outside = config->core_mask;
+    for (uint32_t c = of->first_core; c < of->first_core + of->workers && c < 64; c++)
+        outside &= ~(1ull << c);
+    if (outside == 0) return VNPU_OK;
+    return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                      "vnpu_launch: core mask 0x%llx names other cores than the %u workers from "
+                      "core %u on (class %s)",
+                      (unsigned long long)config->core_mask, of->workers, of->first_core,
+                      of->class_name);
+}
+
 static vnpu_status_t check_launch(const vnpu__device_t *device, const vnpu__module_t *module,
                                   const vnpu_launch_config_t *config, const uint64_t *args,
                                   uint32_t num_args) {
-    uint32_t workers = device->machine.workers;
     if (num_args != module->num_args) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_launch: %u arguments for a program of %u",
                           num_args, module->num_args);
@@ -105,12 +138,7 @@ static vnpu_status_t check_launch(const vnpu__device_t *device, const vnpu__modu
                           "vnpu_launch: grid %u x %u: both must be at least 1", config->grid[0],
                           config->grid[1]);
     }
-    if (workers < 64 && config->core_mask >> workers != 0) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
-                          "vnpu_launch: core mask 0x%llx names cores beyond the %u workers",
-                          (unsigned long long)config->core_mask, workers);
-    }
-    return VNPU_OK;
+    return check_cores(device, config);
 }
 
 /* A kernel packet; leaves the device on failure. */
@@ -146,6 +174,7 @@ static vnpu_status_t begin_launch(vnpu_packet_type_t type, vnpu_module_t handle,
     request->packet.u.kernel = (vnpu_packet_kernel_t){.module = module->device_id,
                                                       .num_args = (uint16_t)num_args,
                                                       .grid = {config->grid[0], config->grid[1]},
+                                                      .core_class = (uint16_t)config->core_class,
                                                       .core_mask = config->core_mask};
     if (num_args > 0) {
         memset(&request->args[num_args / 8 * 8], 0, num_args % 8 != 0 ? 64 : 0);

@@ -265,8 +265,8 @@ static vnpu_status_t check_reach(kern_context_t *context, const kern_attention_t
     return VNPU_OK;
 }
 
-vnpu_status_t kern_attention(kern_context_t *context, vnpu_stream_t stream,
-                             const kern_attention_t *call) {
+static vnpu_status_t run_attention(kern_context_t *context, vnpu_stream_t stream,
+                                   const kern_attention_t *call) {
     const kern_tensor_t *t[] = {&call->out, &call->q,    &call->k,
                                 &call->v,   &call->mask, &call->logsumexp};
     static const char *const name[] = {"out", "q", "k", "v", "mask", "logsumexp"};
@@ -297,4 +297,12 @@ vnpu_status_t kern_attention(kern_context_t *context, vnpu_stream_t stream,
     for (int i = 0; i < 6; i++)
         c.address[i] = t[i]->address;
     return launch(&c);
+}
+
+vnpu_status_t kern_attention(kern_context_t *context, vnpu_stream_t stream,
+                             const kern_attention_t *call) {
+    uint32_t before = kern_class_enter(context, call->q.dtype);
+    vnpu_status_t status = run_attention(context, stream, call);
+    kern_class_leave(context, before);
+    return status;
 }

@@ -13,9 +13,56 @@ vnpu_status_t kern_context_create(int device, kern_context_t **out_context) {
     kern_context_t *context = calloc(1, sizeof *context);
     if (!context) return VNPU_ERROR_OUT_OF_MEMORY;
     context->device = device;
-    context->machine = machine;
+    context->machine = context->class_machine[0] = machine;
+    context->num_classes = machine.num_classes > 1 ? machine.num_classes : 1;
+    for (uint32_t c = 1; c < context->num_classes; c++) {
+        status = vnpu_device_class(device, c, &context->class_machine[c]);
+        if (status == VNPU_OK) continue;
+        free(context);
+        return status;
+    }
     *out_context = context;
     return VNPU_OK;
+}
+
+/* Work a second, in units that are equal for all classes: elements, or multiply-adds in thousandths. */
+static uint64_t throughput(const vnpu_machine_t *machine, vnpu_dtype_t matrix_dtype) {
+    uint64_t per_cycle = machine->vector_lanes;
+    if (matrix_dtype != VNPU_DTYPE_NONE && matrix_dtype < VNPU_DTYPE_COUNT) {
+        uint64_t step = machine->matrix_step ? machine->matrix_step : 1;
+        uint64_t count = machine->matrix_count ? machine->matrix_count : 1;
+        uint64_t den = machine->matrix_rate_den[matrix_dtype];
+        per_cycle = (uint64_t)machine->matrix_rows * machine->matrix_cols * step * count *
+                    machine->matrix_rate_num[matrix_dtype] / (den ? den : 1);
+    }
+    return per_cycle * machine->workers * (machine->core_clock_hz / 1000000);
+}
+
+static uint32_t class_for(const kern_context_t *context, vnpu_dtype_t matrix_dtype) {
+    uint32_t best = 0;
+    uint64_t most = throughput(&context->class_machine[0], matrix_dtype);
+    for (uint32_t c = 1; c < context->num_classes; c++) {
+        uint64_t here = throughput(&context->class_machine[c], matrix_dtype);
+        if (here <= most) continue;
+        most = here;
+        best = c;
+    }
+    return best;
+}
+
+uint32_t kern_class_enter(kern_context_t *context, vnpu_dtype_t matrix_dtype) {
+    uint32_t before = context->machine.class_index;
+    uint32_t wanted = context->num_classes > 1 ? class_for(context, matrix_dtype) : 0;
+    kern_class_leave(context, wanted);
+    return before;
+}
+
+void kern_class_leave(kern_context_t *context, uint32_t before) {
+    if (context->machine.class_index != before) context->machine = context->class_machine[before];
+}
+
+uint32_t kern_launch_class(const kern_context_t *context) {
+    return context->num_classes > 1 ? context->machine.class_index + 1 : 0;
 }
 
 void kern_unload(vnpu_module_t module) {
@@ -30,7 +77,7 @@ void kern_context_destroy(kern_context_t *context) {
 }
 
 const vnpu_machine_t *kern_machine(const kern_context_t *context) {
-    return &context->machine;
+    return &context->class_machine[0];
 }
 const char *kern_error_detail(const kern_context_t *context) {
     return context->detail;
@@ -100,7 +147,8 @@ vnpu_status_t kern_launch(kern_context_t *context, vnpu_stream_t stream, const k
     vnpu_launch_config_t config = {.size = sizeof config,
                                    .grid = {entry->grid[0], entry->grid[1]},
                                    .tag = context->tag,
-                                   .stream = stream};
+                                   .stream = stream,
+                                   .core_class = kern_launch_class(context)};
     vnpu_status_t status = vnpu_launch(entry->module, &config, args, num_args);
     if (status != VNPU_OK) return kern_fail_driver(context, status, "launch");
     context->launches++;

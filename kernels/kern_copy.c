@@ -208,8 +208,8 @@ static vnpu_status_t copy_by_vector(kern_context_t *context, vnpu_stream_t strea
     return kern_pointwise(context, stream, &call);
 }
 
-vnpu_status_t kern_copy(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
-                        const kern_tensor_t *in) {
+static vnpu_status_t run_copy(kern_context_t *context, vnpu_stream_t stream,
+                              const kern_tensor_t *out, const kern_tensor_t *in) {
     vnpu_status_t status = kern_check_output(context, "copy", out);
     if (status == VNPU_OK) status = kern_check_tensor(context, "copy", "in", in);
     if (status != VNPU_OK) return status;
@@ -233,6 +233,14 @@ vnpu_status_t kern_copy(kern_context_t *context, vnpu_stream_t stream, const ker
     }
     kern_iter_collapse(&copy.iter, true);
     return run(&copy);
+}
+
+vnpu_status_t kern_copy(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
+                        const kern_tensor_t *in) {
+    uint32_t before = kern_class_enter(context, VNPU_DTYPE_NONE);
+    vnpu_status_t status = run_copy(context, stream, out, in);
+    kern_class_leave(context, before);
+    return status;
 }
 
 /* ---- fill ---- */

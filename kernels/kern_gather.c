@@ -295,9 +295,9 @@ static void split_dims(const kern_tensor_t *table, const kern_tensor_t *out, uin
     kern_iter_collapse(iter, true);
 }
 
-vnpu_status_t kern_index_select(kern_context_t *context, vnpu_stream_t stream,
-                                const kern_tensor_t *out, const kern_tensor_t *table, uint32_t dim,
-                                const kern_tensor_t *index) {
+static vnpu_status_t run_index_select(kern_context_t *context, vnpu_stream_t stream,
+                                      const kern_tensor_t *out, const kern_tensor_t *table,
+                                      uint32_t dim, const kern_tensor_t *index) {
     vnpu_status_t status = check_call(context, out, table, dim, index);
     if (status != VNPU_OK || kern_numel(out) == 0) return status;
     select_t s = {.context = context,
@@ -314,4 +314,13 @@ vnpu_status_t kern_index_select(kern_context_t *context, vnpu_stream_t stream,
     split_dims(table, out, 0, dim, &s.outer);
     split_dims(table, out, dim + 1, table->ndims, &s.inner);
     return run(&s);
+}
+
+vnpu_status_t kern_index_select(kern_context_t *context, vnpu_stream_t stream,
+                                const kern_tensor_t *out, const kern_tensor_t *table, uint32_t dim,
+                                const kern_tensor_t *index) {
+    uint32_t before = kern_class_enter(context, VNPU_DTYPE_NONE);
+    vnpu_status_t status = run_index_select(context, stream, out, table, dim, index);
+    kern_class_leave(context, before);
+    return status;
 }

@@ -290,7 +290,8 @@ static vnpu_status_t run_empty_sum(kern_context_t *context, vnpu_stream_t stream
     return kern_pointwise(context, stream, &p);
 }
 
-vnpu_status_t kern_gemm(kern_context_t *context, vnpu_stream_t stream, const kern_gemm_t *call) {
+static vnpu_status_t run_gemm(kern_context_t *context, vnpu_stream_t stream,
+                              const kern_gemm_t *call) {
     vnpu_status_t status = check_operands(context, call);
     if (status == VNPU_OK) status = check_sizes(context, call);
     if (status == VNPU_OK) status = check_types(context, call);
@@ -319,4 +320,11 @@ vnpu_status_t kern_gemm(kern_context_t *context, vnpu_stream_t stream, const ker
     if (is_column_major) turn(&shape, &at);
     merge_batch(&shape);
     return run(context, stream, &shape, &at);
+}
+
+vnpu_status_t kern_gemm(kern_context_t *context, vnpu_stream_t stream, const kern_gemm_t *call) {
+    uint32_t before = kern_class_enter(context, call->a.dtype);
+    vnpu_status_t status = run_gemm(context, stream, call);
+    kern_class_leave(context, before);
+    return status;
 }

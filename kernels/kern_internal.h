@@ -17,7 +17,9 @@ typedef enum kern_planning {
 
 struct kern_context {
     int device;
-    vnpu_machine_t machine;
+    vnpu_machine_t machine; /* as the cores see it that the call at work runs on (kern_class_enter) */
+    vnpu_machine_t class_machine[VNPU_MAX_CLASSES];
+    uint32_t num_classes;
     kern_cache_t cache;
     uint32_t tag;
     uint64_t programs, launches;
@@ -29,6 +31,21 @@ struct kern_context {
 /* Largest reach of an operand inside one program, in elements: strides and increments are 32 bits.
  */
 #define KERN_MAX_SPAN ((int64_t)1 << 30)
+
+/* ---- classes of cores ---- */
+
+/*
+ * Every family enters the class of cores that its programs run on, and leaves it when it returns: from then
+ * on context->machine describes that class and launches go to it. A family whose only engines are vector
+ * and DMA runs where the most vector elements a second are (matrix_dtype NONE); one with matrix products,
+ * where the most multiply-adds of matrix_dtype are. Equal ones: the first. The class is a function of the
+ * chip, the family and the type, all of which are in the program's key or the same for all of them, so the
+ * cache holds programs per class. Families may call each other.
+ */
+uint32_t kern_class_enter(kern_context_t *context, vnpu_dtype_t matrix_dtype);
+void kern_class_leave(kern_context_t *context, uint32_t before);
+/* What launches of this context say: 0 on a chip with one class. */
+uint32_t kern_launch_class(const kern_context_t *context);
 
 /* Sets the detail text and returns `status`. */
 vnpu_status_t kern_fail(kern_context_t *context, vnpu_status_t status, const char *format, ...)

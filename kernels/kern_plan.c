@@ -63,9 +63,11 @@ static vnpu_status_t load(kern_context_t *context, const kern_trial_t *trial, ui
     return status;
 }
 
-static vnpu_status_t time_of(const loaded_t *program, uint64_t *out_ps) {
+static vnpu_status_t time_of(const kern_context_t *context, const loaded_t *program,
+                             uint64_t *out_ps) {
     vnpu_launch_config_t config = {.size = sizeof config,
-                                   .grid = {program->entry.grid[0], program->entry.grid[1]}};
+                                   .grid = {program->entry.grid[0], program->entry.grid[1]},
+                                   .core_class = kern_launch_class(context)};
     return vnpu_program_time(program->entry.module, &config, program->args, program->num_args,
                              out_ps);
 }
@@ -73,7 +75,7 @@ static vnpu_status_t time_of(const loaded_t *program, uint64_t *out_ps) {
 /* The first is loaded already: it is `best`. */
 static vnpu_status_t compare(kern_context_t *context, kern_trial_t *trial, loaded_t *best,
                              uint32_t *out_chosen) {
-    vnpu_status_t status = time_of(best, &trial->ps[0]);
+    vnpu_status_t status = time_of(context, best, &trial->ps[0]);
     if (status == VNPU_ERROR_NOT_PERMITTED) { /* a device without time */
         context->planning = KERN_PLANNING_MODEL;
         trial->count = 0;
@@ -84,7 +86,7 @@ static vnpu_status_t compare(kern_context_t *context, kern_trial_t *trial, loade
         loaded_t other;
         status = load(context, trial, i, &other);
         if (status != VNPU_OK) return status;
-        status = time_of(&other, &trial->ps[i]);
+        status = time_of(context, &other, &trial->ps[i]);
         if (status != VNPU_OK) status = kern_fail_driver(context, status, trial->name);
         bool is_better = status == VNPU_OK && trial->ps[i] < trial->ps[*out_chosen];
         kern_unload(is_better ? best->entry.module : other.entry.module);

@@ -457,8 +457,8 @@ static vnpu_status_t check_call(kern_context_t *context, const kern_pointwise_t 
     return status;
 }
 
-vnpu_status_t kern_pointwise(kern_context_t *context, vnpu_stream_t stream,
-                             const kern_pointwise_t *call) {
+static vnpu_status_t run_pointwise(kern_context_t *context, vnpu_stream_t stream,
+                                   const kern_pointwise_t *call) {
     pointwise_t p = {.context = context, .stream = stream, .call = call};
     const char *reason = kern_expr_compile(call, &p.expr);
     if (reason)
@@ -487,4 +487,12 @@ vnpu_status_t kern_pointwise(kern_context_t *context, vnpu_stream_t stream,
     }
     kern_iter_collapse(&p.iter, true);
     return run(&p);
+}
+
+vnpu_status_t kern_pointwise(kern_context_t *context, vnpu_stream_t stream,
+                             const kern_pointwise_t *call) {
+    uint32_t before = kern_class_enter(context, VNPU_DTYPE_NONE);
+    vnpu_status_t status = run_pointwise(context, stream, call);
+    kern_class_leave(context, before);
+    return status;
 }

@@ -372,8 +372,9 @@ static vnpu_status_t check_call(kern_context_t *context, kern_reduction_t kind,
                      kern_describe(in, a, sizeof a), dim_mask, kern_describe(out, b, sizeof b));
 }
 
-vnpu_status_t kern_reduce(kern_context_t *context, vnpu_stream_t stream, kern_reduction_t kind,
-                          const kern_tensor_t *out, const kern_tensor_t *in, uint32_t dim_mask) {
+static vnpu_status_t run_reduce(kern_context_t *context, vnpu_stream_t stream,
+                                kern_reduction_t kind, const kern_tensor_t *out,
+                                const kern_tensor_t *in, uint32_t dim_mask) {
     vnpu_status_t status = check_call(context, kind, out, in, dim_mask);
     if (status != VNPU_OK || kern_numel(out) == 0) return status;
     int64_t reduced = 1;
@@ -394,4 +395,12 @@ vnpu_status_t kern_reduce(kern_context_t *context, vnpu_stream_t stream, kern_re
                       .is_integer =
                           !kern_dtype_is_float(in->dtype) && !kern_dtype_is_float(out->dtype)};
     return run_dims(&recipe, out, in, mask);
+}
+
+vnpu_status_t kern_reduce(kern_context_t *context, vnpu_stream_t stream, kern_reduction_t kind,
+                          const kern_tensor_t *out, const kern_tensor_t *in, uint32_t dim_mask) {
+    uint32_t before = kern_class_enter(context, VNPU_DTYPE_NONE);
+    vnpu_status_t status = run_reduce(context, stream, kind, out, in, dim_mask);
+    kern_class_leave(context, before);
+    return status;
 }

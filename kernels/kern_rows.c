@@ -301,8 +301,9 @@ static void set_operand(kern_rows_t *call, uint32_t operand, const kern_tensor_t
     call->address[operand] = tensor->address;
 }
 
-vnpu_status_t kern_softmax(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
-                           const kern_tensor_t *in, uint32_t dim, bool is_log) {
+static vnpu_status_t run_softmax(kern_context_t *context, vnpu_stream_t stream,
+                                 const kern_tensor_t *out, const kern_tensor_t *in, uint32_t dim,
+                                 bool is_log) {
     vnpu_status_t status = check_pair(context, "softmax", out, in);
     if (status != VNPU_OK || kern_numel(out) == 0) return status;
     kern_tensor_t one[2] = {*out, *in}; /* a 0-dim tensor is a row of one */
@@ -324,6 +325,14 @@ vnpu_status_t kern_softmax(kern_context_t *context, vnpu_stream_t stream, const 
     if (!kern_rowset_iter(operand, 2, 1u << dim, &call.iter, &call.kept))
         return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "softmax: too many dimensions");
     return run(&call);
+}
+
+vnpu_status_t kern_softmax(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
+                           const kern_tensor_t *in, uint32_t dim, bool is_log) {
+    uint32_t before = kern_class_enter(context, VNPU_DTYPE_NONE);
+    vnpu_status_t status = run_softmax(context, stream, out, in, dim, is_log);
+    kern_class_leave(context, before);
+    return status;
 }
 
 /* The parameter over the normalised dimensions only, seen with the input's dimensions. */
@@ -426,11 +435,11 @@ static vnpu_status_t layer_norm_dense(kern_context_t *context, vnpu_stream_t str
     return status;
 }
 
-vnpu_status_t kern_layer_norm(kern_context_t *context, vnpu_stream_t stream,
-                              const kern_tensor_t *out, const kern_tensor_t *in,
-                              const kern_tensor_t *weight, const kern_tensor_t *bias,
-                              const kern_tensor_t *mean, const kern_tensor_t *rstd,
-                              uint32_t norm_dims, double eps) {
+static vnpu_status_t run_layer_norm(kern_context_t *context, vnpu_stream_t stream,
+                                    const kern_tensor_t *out, const kern_tensor_t *in,
+                                    const kern_tensor_t *weight, const kern_tensor_t *bias,
+                                    const kern_tensor_t *mean, const kern_tensor_t *rstd,
+                                    uint32_t norm_dims, double eps) {
     vnpu_status_t status = check_pair(context, "layer_norm", out, in);
     if (status != VNPU_OK) return status;
     if (norm_dims == 0 || norm_dims > in->ndims || !((float)eps >= 0))
@@ -442,4 +451,16 @@ vnpu_status_t kern_layer_norm(kern_context_t *context, vnpu_stream_t stream,
     status = layer_norm(context, stream, out, in, &norm, &is_direct);
     if (status != VNPU_OK || is_direct) return status;
     return layer_norm_dense(context, stream, out, in, &norm);
+}
+
+vnpu_status_t kern_layer_norm(kern_context_t *context, vnpu_stream_t stream,
+                              const kern_tensor_t *out, const kern_tensor_t *in,
+                              const kern_tensor_t *weight, const kern_tensor_t *bias,
+                              const kern_tensor_t *mean, const kern_tensor_t *rstd,
+                              uint32_t norm_dims, double eps) {
+    uint32_t before = kern_class_enter(context, VNPU_DTYPE_NONE);
+    vnpu_status_t status = run_layer_norm(context, stream, out, in, weight, bias, mean, rstd,
+                                          norm_dims, eps);
+    kern_class_leave(context, before);
+    return status;
 }

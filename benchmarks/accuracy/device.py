@@ -134,6 +134,8 @@ class LaunchConfig(ctypes.Structure):
         ("tag", ctypes.c_uint32),
         ("core_mask", ctypes.c_uint64),
         ("stream", ctypes.c_uint64),
+        ("core_class", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 

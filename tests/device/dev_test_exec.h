@@ -21,13 +21,16 @@ typedef struct exec_env {
 
 static inline dev_machine_t test_machine(uint32_t cores) {
     dev_machine_t machine = {.cores = cores,
-                             .workers = cores,
-                             .dma_queues = 2,
-                             .sram_bytes = 4u << 20,
-                             .acc_bytes = 1u << 20,
+                             .num_classes = 1,
+                             .cls = {{.cores = cores,
+                                      .workers = cores,
+                                      .dma_queues = 2,
+                                      .sram_bytes = 4u << 20,
+                                      .acc_bytes = 1u << 20,
+                                      .has_matrix = true}},
                              .dram_bytes = 256u << 20};
     for (uint32_t d = 1; d < VNPU_DTYPE_COUNT; d++)
-        machine.matrix_rate[d] = (sim_ratio_t){1, 1};
+        machine.cls[0].matrix_rate[d] = (sim_ratio_t){1, 1};
     return machine;
 }
 
@@ -169,7 +172,7 @@ static inline dev_program_t *prog_load(const prog_t *prog, const dev_machine_t *
 static inline dev_launch_t launch_of(const dev_program_t *program, const dev_machine_t *machine,
                                      uint32_t grid0, uint32_t grid1) {
     dev_launch_t launch = {.program = program, .grid = {grid0, grid1}};
-    for (uint32_t c = 0; c < machine->workers; c++)
+    for (uint32_t c = 0; c < machine->cls[0].workers; c++)
         launch.core_mask[c / 64] |= 1ull << (c % 64);
     return launch;
 }

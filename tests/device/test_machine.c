@@ -18,15 +18,15 @@ Test(machine, default_chip) {
     sim_error_t err = {0};
     cr_assert_eq(read_machine(NULL, &m, &err), SIM_OK, "%s", err.text);
     cr_assert_eq(m.cores, 4);
-    cr_assert_eq(m.workers, 4, "0 in the file means all");
-    cr_assert_eq(m.core_clock.hz, 1000000000);
-    cr_assert_eq(m.matrix.rows, 128);
-    cr_assert_eq(m.sram_bytes, 4u << 20);
-    cr_assert_eq(m.acc_bytes, 512u << 10);
-    cr_assert_eq(m.matrix_rate[VNPU_F32].num, 1);
-    cr_assert_eq(m.matrix_rate[VNPU_F32].den, 4);
-    cr_assert_eq(m.matrix_rate[VNPU_U8].num, m.matrix_rate[VNPU_I8].num);
-    cr_assert_eq(m.matrix_rate[VNPU_I64].num, 0);
+    cr_assert_eq(m.cls[0].workers, 4, "0 in the file means all");
+    cr_assert_eq(m.cls[0].core_clock.hz, 1000000000);
+    cr_assert_eq(m.cls[0].matrix.rows, 128);
+    cr_assert_eq(m.cls[0].sram_bytes, 4u << 20);
+    cr_assert_eq(m.cls[0].acc_bytes, 512u << 10);
+    cr_assert_eq(m.cls[0].matrix_rate[VNPU_F32].num, 1);
+    cr_assert_eq(m.cls[0].matrix_rate[VNPU_F32].den, 4);
+    cr_assert_eq(m.cls[0].matrix_rate[VNPU_U8].num, m.cls[0].matrix_rate[VNPU_I8].num);
+    cr_assert_eq(m.cls[0].matrix_rate[VNPU_I64].num, 0);
     cr_assert_not(m.placement_physical);
     cr_assert_not(m.host_clock_wall);
     cr_assert_neq(m.config_hash, 0);
@@ -46,14 +46,14 @@ Test(machine, every_key_arrives) {
                               &m, &err),
                  SIM_OK, "%s", err.text);
     cr_assert_eq(m.cores, 6);
-    cr_assert_eq(m.workers, 5);
-    cr_assert_eq(m.issue_cycles, 3);
-    cr_assert_eq(m.semaphore_cycles, 9);
-    cr_assert_eq(m.instance_cycles, 77);
-    cr_assert_eq(m.sram_bytes_per_cycle, 10 * 2 * 32);
-    cr_assert_eq(m.sram_latency_cycles, 4);
-    cr_assert_eq(m.acc_bytes_per_cycle, 3 * 128);
-    cr_assert_eq(m.dma_queues, 3);
+    cr_assert_eq(m.cls[0].workers, 5);
+    cr_assert_eq(m.cls[0].issue_cycles, 3);
+    cr_assert_eq(m.cls[0].semaphore_cycles, 9);
+    cr_assert_eq(m.cls[0].instance_cycles, 77);
+    cr_assert_eq(m.cls[0].sram_bytes_per_cycle, 10 * 2 * 32);
+    cr_assert_eq(m.cls[0].sram_latency_cycles, 4);
+    cr_assert_eq(m.cls[0].acc_bytes_per_cycle, 3 * 128);
+    cr_assert_eq(m.cls[0].dma_queues, 3);
     cr_assert(m.placement_physical);
     cr_assert(m.host_clock_wall);
     cr_assert_eq(m.launch_gap_ps, 123000);
@@ -61,7 +61,7 @@ Test(machine, every_key_arrives) {
     cr_assert_eq(m.hardware_queues, 2);
     cr_assert_eq(m.host_query_ps, 7000);
     cr_assert_eq(m.host_flops, 5000000000);
-    cr_assert_eq(m.matrix_rate[VNPU_BF16].num, 0);
+    cr_assert_eq(m.cls[0].matrix_rate[VNPU_BF16].num, 0);
 }
 
 Test(machine, an_array_without_any_rate_is_refused) {
@@ -71,5 +71,5 @@ Test(machine, an_array_without_any_rate_is_refused) {
         read_machine("matrix.rate.f32=0,matrix.rate.bf16=0,matrix.rate.f16=0,matrix.rate.i8=0", &m,
                      &err),
         SIM_ERROR_CONFIG);
-    cr_assert_not_null(strstr(err.text, "every matrix.rate is 0"), "%s", err.text);
+    cr_assert_not_null(strstr(err.text, "class core: every matrix.rate is 0"), "%s", err.text);
 }

@@ -58,7 +58,7 @@ static void manual_open(manual_t *manual, const char *name, uint32_t grid, dev_e
                  "%s", err.text);
     free(image);
     manual->launch = (dev_launch_t){.program = manual->program, .grid = {grid, 1}};
-    for (uint32_t c = 0; c < manual->machine.workers; c++) {
+    for (uint32_t c = 0; c < manual->machine.cls[0].workers; c++) {
         manual->launch.core_mask[c / 64] |= 1ull << c % 64;
     }
 }

@@ -7,8 +7,12 @@
 #include "tests/device/dev_test_random.h"
 #include "tests/device/dev_test_text.h"
 
-static const dev_machine_t machine = {
-    .dma_queues = 2, .sram_bytes = 65536, .acc_bytes = 8192, .matrix_rate = {[VNPU_F32] = {1, 4}}};
+static const dev_machine_t machine = {.num_classes = 1,
+                                      .cls = {{.dma_queues = 2,
+                                               .sram_bytes = 65536,
+                                               .acc_bytes = 8192,
+                                               .has_matrix = true,
+                                               .matrix_rate = {[VNPU_F32] = {1, 4}}}}};
 
 /* Patterns and names that the cases below draw from. */
 static const char prefix[] =

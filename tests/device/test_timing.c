@@ -40,7 +40,7 @@ static sim_status_t bench_try(bench_t *bench, const char *text, uint32_t grid, d
     cr_assert_eq(status, SIM_OK, "%s", err->text);
     free(image);
     dev_launch_t launch = {.program = program, .grid = {grid, 1}};
-    for (uint32_t c = 0; c < bench->machine.workers; c++) launch.core_mask[c / 64] |= 1ull << (c % 64);
+    for (uint32_t c = 0; c < bench->machine.cls[0].workers; c++) launch.core_mask[c / 64] |= 1ull << (c % 64);
     for (uint32_t a = 0; a < VNPU_MAX_ARGS; a++) launch.arg[a] = 0x200000000000ull + a * 0x10000000ull;
     dev_place_options_t options = {.config_hash = 1};
     dev_placement_t placement;
@@ -62,8 +62,8 @@ static uint64_t bench_cycles(bench_t *bench, const char *text, uint32_t grid) {
                      (unsigned long long)record.duration_ticks);
         cr_assert_eq(record.cause_ticks[e * SIM_CAUSE_COUNT + SIM_CAUSE_OTHER], 0);
     }
-    uint64_t cycles = sim_clock_cycle_up(&bench->machine.core_clock, record.duration_ticks);
-    cr_assert_eq(sim_clock_tick(&bench->machine.core_clock, cycles), record.duration_ticks, "no whole number of cycles");
+    uint64_t cycles = sim_clock_cycle_up(&bench->machine.cls[0].core_clock, record.duration_ticks);
+    cr_assert_eq(sim_clock_tick(&bench->machine.cls[0].core_clock, cycles), record.duration_ticks, "no whole number of cycles");
     dev_record_free(&record);
     return cycles;
 }
@@ -76,14 +76,14 @@ static uint64_t bench_cycles(bench_t *bench, const char *text, uint32_t grid) {
     ".ap t sram f32 base=4096 dims=[256:1]\n.ap u sram f32 base=12288 dims=[256:1]\n"
 
 /* Cycles of every launch before its first operation: instance start, then issue of the first instruction. */
-static uint64_t lead_in(const bench_t *bench) { return bench->machine.instance_cycles + bench->machine.issue_cycles; }
+static uint64_t lead_in(const bench_t *bench) { return bench->machine.cls[0].instance_cycles + bench->machine.cls[0].issue_cycles; }
 
 Test(timing, a_vector_operation_takes_its_closed_form) {
     bench_t bench;
     bench_open(&bench, NULL);
     uint64_t cycles = bench_cycles(&bench, HEAD ".queue vector0\nv_unary.copy dst=y src0=x\n", 1);
-    uint64_t form = sim_vector_cycles(&bench.machine.vector, 40, 8, SIM_VECTOR_CAST, SIM_VECTOR_NONE);
-    cr_assert_eq(cycles, lead_in(&bench) + form + bench.machine.vector.pipeline_cycles);
+    uint64_t form = sim_vector_cycles(&bench.machine.cls[0].vector, 40, 8, SIM_VECTOR_CAST, SIM_VECTOR_NONE);
+    cr_assert_eq(cycles, lead_in(&bench) + form + bench.machine.cls[0].vector.pipeline_cycles);
     bench_close(&bench);
 }
 
@@ -115,8 +115,8 @@ Test(timing, a_product_takes_its_closed_form) {
     bench_t bench;
     bench_open(&bench, NULL);
     uint64_t cycles = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n", 1);
-    const sim_matrix_spec_t *spec = &bench.machine.matrix;
-    uint64_t form = sim_matrix_cold_cycles(spec, 16, 16, 16, bench.machine.matrix_rate[VNPU_F32]);
+    const sim_matrix_spec_t *spec = &bench.machine.cls[0].matrix;
+    uint64_t form = sim_matrix_cold_cycles(spec, 16, 16, 16, bench.machine.cls[0].matrix_rate[VNPU_F32]);
     cr_assert_eq(cycles, lead_in(&bench) + form + spec->rows + spec->cols - 2 + spec->pipeline_cycles);
     bench_close(&bench);
 }
@@ -139,8 +139,8 @@ Test(timing, a_product_takes_the_closed_form_of_its_array) {
         bench_t bench;
         bench_open(&bench, overrides);
         uint64_t cycles = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n", 1);
-        cr_assert_eq(cycles, lead_in(&bench) + CASES[i].array + CASES[i].tail + bench.machine.matrix.pipeline_cycles, "%s: %llu",
-                     CASES[i].keys, (unsigned long long)(cycles - lead_in(&bench) - bench.machine.matrix.pipeline_cycles));
+        cr_assert_eq(cycles, lead_in(&bench) + CASES[i].array + CASES[i].tail + bench.machine.cls[0].matrix.pipeline_cycles, "%s: %llu",
+                     CASES[i].keys, (unsigned long long)(cycles - lead_in(&bench) - bench.machine.cls[0].matrix.pipeline_cycles));
         bench_close(&bench);
     }
 }
@@ -174,7 +174,7 @@ Test(timing, dependent_operations_take_the_sum_and_the_semaphore) {
     uint64_t matrix = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n", 1);
     uint64_t both = bench_cycles(&bench, HEAD ".queue matrix0\nmm dst=c src0=a src1=b signal=full\n"
                                               ".queue vector0\nv_unary.copy dst=y src0=x wait=full\n", 1);
-    cr_assert_eq(both, vector + matrix - lead_in(&bench) + bench.machine.semaphore_cycles);
+    cr_assert_eq(both, vector + matrix - lead_in(&bench) + bench.machine.cls[0].semaphore_cycles);
     bench_close(&bench);
 }
 
@@ -195,12 +195,12 @@ Test(timing, one_buffer_is_serial_two_buffers_overlap) {
     uint64_t fill = bench_cycles(&bench, HEAD ".queue dma0\ndma_fill dst=t value=1\n", 1) - lead_in(&bench);
     uint64_t copy = bench_cycles(&bench, HEAD ".queue vector0\nv_unary.copy dst=u src0=t\n", 1) - lead_in(&bench);
     uint64_t serial = ring_cycles(&bench, 9, 1) - ring_cycles(&bench, 8, 1);
-    cr_assert_eq(serial, fill + copy + 2 * bench.machine.semaphore_cycles, "%llu, fill %llu, copy %llu", (unsigned long long)serial,
+    cr_assert_eq(serial, fill + copy + 2 * bench.machine.cls[0].semaphore_cycles, "%llu, fill %llu, copy %llu", (unsigned long long)serial,
                  (unsigned long long)fill, (unsigned long long)copy);
     uint64_t overlapped = ring_cycles(&bench, 9, 2) - ring_cycles(&bench, 8, 2);
     uint64_t slower = fill > copy ? fill : copy;
     cr_assert_lt(overlapped, serial);
-    cr_assert_leq(overlapped, slower + 2 * bench.machine.semaphore_cycles);
+    cr_assert_leq(overlapped, slower + 2 * bench.machine.cls[0].semaphore_cycles);
     bench_close(&bench);
 }
 

@@ -80,6 +80,8 @@ sim_status_t dev_chip_create(const sim_config_t *config, const dev_chip_options_
     chip->machine = (vnpu_machine_t){.size = sizeof(vnpu_machine_t),
                                      .cores = 2,
                                      .workers = 2,
+                                     .num_classes = 1,
+                                     .chip_cores = 2,
                                      .dram_bytes = FAKE_DRAM_BYTES,
                                      .host_submit_ps = FAKE_SUBMIT_PS,
                                      .host_launch_ps = FAKE_LAUNCH_PS,

@@ -79,8 +79,12 @@ uint64_t shim_modules(void) {
 /* ---- what the library calls ---- */
 
 vnpu_status_t vnpu_device_machine(int device, vnpu_machine_t *out) {
-    const dev_machine_t *m = &shim.machine;
-    if (device != 0) return VNPU_ERROR_INVALID_VALUE;
+    return vnpu_device_class(device, 0, out);
+}
+
+vnpu_status_t vnpu_device_class(int device, uint32_t index, vnpu_machine_t *out) {
+    if (device != 0 || index >= shim.machine.num_classes) return VNPU_ERROR_INVALID_VALUE;
+    const dev_class_t *m = &shim.machine.cls[index];
     *out = (vnpu_machine_t){.size = sizeof *out,
                             .cores = m->cores,
                             .workers = m->workers,
@@ -110,11 +114,15 @@ vnpu_status_t vnpu_device_machine(int device, vnpu_machine_t *out) {
                             .core_clock_hz = 1000000000,
                             .sram_bytes = m->sram_bytes,
                             .acc_bytes = m->acc_bytes,
-                            .dram_bytes = m->dram_bytes,
+                            .dram_bytes = shim.machine.dram_bytes,
                             .dram_bytes_per_s = 800000000000,
                             .dram_latency_ps = 100000,
-                            .layout_tile = {m->layout_tile[0], m->layout_tile[1]},
-                            .mapping_profile = m->mapping_profile,
+                            .layout_tile = {shim.machine.layout_tile[0], shim.machine.layout_tile[1]},
+                            .mapping_profile = shim.machine.mapping_profile,
+                            .num_classes = shim.machine.num_classes,
+                            .class_index = index,
+                            .first_core = m->first_core,
+                            .chip_cores = shim.machine.cores,
                             .name = "shim"};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
         out->matrix_rate_num[d] = m->matrix_rate[d].num;
@@ -150,7 +158,11 @@ vnpu_status_t vnpu_launch(vnpu_module_t module, const vnpu_launch_config_t *conf
     if (num_args != program->header.num_args) return VNPU_ERROR_INVALID_VALUE;
     shim.last = (dev_launch_t){.program = program, .grid = {config->grid[0], config->grid[1]}};
     memcpy(shim.last.arg, args, num_args * sizeof *args);
-    for (uint32_t c = 0; c < shim.machine.workers; c++)
+    uint32_t class =
+        config->core_class ? config->core_class - 1 : (uint32_t)__builtin_ctz(program->class_mask);
+    const dev_class_t *cls = &shim.machine.cls[class];
+    if ((program->class_mask >> class & 1) == 0) return VNPU_ERROR_UNSUPPORTED;
+    for (uint32_t c = cls->first_core; c < cls->first_core + cls->workers; c++)
         shim.last.core_mask[c / 64] |= 1ull << c % 64;
     shim.launches++;
     sim_status_t status = dev_exec_run(shim.exec, 1, &shim.last, &shim.err);

@@ -41,6 +41,11 @@ vnpu_status_t vnpu_device_machine(int device, vnpu_machine_t *out) {
     return fake.machine;
 }
 
+vnpu_status_t vnpu_device_class(int device, uint32_t index, vnpu_machine_t *out) {
+    (void)index;
+    return vnpu_device_machine(device, out); /* one class: never asked */
+}
+
 vnpu_status_t vnpu_module_load(int device, const void *image, size_t bytes,
                                vnpu_module_t *out_module) {
     (void)device, (void)image, (void)bytes;
