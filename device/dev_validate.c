@@ -385,6 +385,15 @@ static sim_status_t validate(dev_program_t *program, const dev_class_t *cls, sim
     return status;
 }
 
+/* Whether a class can run a program that is valid by itself; what the first pass filled in stays. */
+static sim_status_t check_class(dev_program_t *program, const dev_class_t *cls, sim_error_t *err) {
+    uint8_t waiter[VNPU_MAX_SEMS];
+    memcpy(waiter, program->sem_waiter, sizeof waiter);
+    sim_status_t status = validate(program, cls, err);
+    memcpy(program->sem_waiter, waiter, sizeof waiter);
+    return status;
+}
+
 /* No class runs the program: every class with its reason. */
 static sim_status_t refuse_all(dev_program_t *program, const dev_machine_t *machine,
                                sim_error_t *err) {
@@ -393,7 +402,7 @@ static sim_status_t refuse_all(dev_program_t *program, const dev_machine_t *mach
     sim_status_t status = SIM_ERROR_INVALID_IMAGE;
     for (uint32_t c = 0; c < machine->num_classes; c++) {
         sim_error_t reason = {0};
-        if (validate(program, &machine->cls[c], &reason) == SIM_ERROR_UNSUPPORTED)
+        if (check_class(program, &machine->cls[c], &reason) == SIM_ERROR_UNSUPPORTED)
             status = SIM_ERROR_UNSUPPORTED;
         if (used < sizeof text)
             used += (size_t)snprintf(text + used, sizeof text - used, "\n  class %s: %.200s",
@@ -414,11 +423,12 @@ sim_status_t dev_program_validate(dev_program_t *program, const dev_machine_t *m
     program->class_mask = 0;
     for (uint32_t c = 0; c < machine->num_classes; c++) {
         sim_error_t reason = {0};
-        if (validate(program, &machine->cls[c], &reason) == SIM_OK) program->class_mask |= 1u << c;
+        if (check_class(program, &machine->cls[c], &reason) == SIM_OK)
+            program->class_mask |= 1u << c;
     }
     return program->class_mask != 0 ? SIM_OK : refuse_all(program, machine, err);
 }
 
 sim_status_t dev_program_fits(dev_program_t *program, const dev_class_t *cls, sim_error_t *err) {
-    return validate(program, cls, err);
+    return check_class(program, cls, err);
 }

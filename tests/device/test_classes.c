@@ -290,7 +290,6 @@ Test(classes, energy_is_that_of_the_class) {
 Test(classes, a_program_without_a_mask_goes_to_the_first_class_that_runs_it) {
     rig_t rig;
     rig_open(&rig, NULL, (dev_chip_options_t){0});
-    /* 48 KiB: only the cube's scratchpad; it is first. Then the classes the other way round. */
     uint64_t vector = load(&rig, VECTOR).value[0];
     cr_assert_eq(time_of(&rig, vector, 1, 0, 0), time_of(&rig, vector, 1, 1, 0));
     rig_close(&rig);
@@ -349,6 +348,22 @@ Test(classes, a_program_that_no_class_runs_is_refused_at_load_with_each_reason) 
     rig_close(&rig);
 }
 
+/* A program with queues that one class lacks keeps its semaphores: the checks of a class leave nothing. */
+Test(classes, a_program_of_one_class_runs_with_semaphores) {
+    rig_t rig;
+    rig_open(&rig, NULL, (dev_chip_options_t){0});
+    uint64_t both = load(&rig, ".program both\n.sem full\n.sem next\n" HEAD
+                               ".queue dma0\ndma_fill dst=a value=0 signal=full\n"
+                               "dma_fill dst=b value=0 wait=next signal=full\n"
+                               ".queue matrix0\nsync wait=full signal=next\n"
+                               "mm dst=c src0=a src1=b wait=full\n").value[0];
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(launch(&rig, both, 1, 0, 0).status, SIM_OK);
+        cr_assert_eq(launch(&rig, both, 1, 2, 0).status, SIM_ERROR_UNSUPPORTED);
+    }
+    rig_close(&rig);
+}
+
 /* Both classes compute the same values; the program's instances see the grid, not the class. */
 Test(classes, values_do_not_hang_on_the_class) {
     rig_t rig;
@@ -362,7 +377,9 @@ Test(classes, values_do_not_hang_on_the_class) {
     vnpu_packet_t packet = {.type = VNPU_PACKET_ALLOC};
     packet.u.mem.bytes = 16 * 5 * 4;
     uint64_t address = send(&rig, &packet, NULL, NULL).value[0];
+    uint64_t product = load(&rig, PRODUCT).value[0];
     for (uint32_t class = 1; class <= 2; class++) {
+        cr_assert_eq(launch(&rig, product, 1, 2, 0).status, SIM_ERROR_UNSUPPORTED);
         vnpu_packet_t kernel[2] = {{.type = VNPU_PACKET_KERNEL, .slots = 2}};
         kernel[0].u.kernel = (vnpu_packet_kernel_t){.module = (uint32_t)module,
                                                     .num_args = 1,

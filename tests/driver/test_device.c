@@ -204,3 +204,58 @@ Test(device, times_do_not_depend_on_load) {
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
 }
+
+static const char product_text[] =
+    ".program product\n.sram 4096\n.acc 4096\n.ap a sram f32 base=0 dims=[8:8, 8:1]\n"
+    ".ap b sram f32 base=1024 dims=[8:8, 8:1]\n.ap c acc f32 base=0 dims=[8:8, 8:1]\n"
+    ".queue matrix0\n  mm dst=c src0=a src1=b\n";
+
+static vnpu_status_t launch_on(vnpu_module_t module, uint32_t core_class, uint64_t mask) {
+    vnpu_launch_config_t config = {
+        .size = sizeof config, .grid = {1, 1}, .core_mask = mask, .core_class = core_class};
+    return vnpu_launch(module, &config, NULL, 0);
+}
+
+/* tiny.ini's core and three others without matrix engine, two of which compute. */
+Test(device, classes_of_cores) {
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        setenv("VNPU_OPTIONS",
+               "class vec.count=3,class vec.workers=2,class vec.matrix.count=0,"
+               "class vec.vector.lanes=32",
+               1);
+        start_real(transports[t], "full");
+        vnpu_machine_t machine;
+        OK(vnpu_device_machine(0, &machine));
+        cr_assert_eq(machine.num_classes, 2);
+        cr_assert_eq(machine.matrix_rows, 8);
+        OK(vnpu_device_class(0, 1, &machine));
+        cr_assert_eq(machine.class_index, 1);
+        cr_assert_eq(machine.first_core, 1);
+        cr_assert_eq(machine.workers, 2);
+        cr_assert_eq(machine.vector_lanes, 32);
+        cr_assert_str_eq(machine.class_name, "vec");
+        IS(vnpu_device_class(0, 2, &machine), VNPU_ERROR_INVALID_VALUE);
+        cr_assert(strstr(detail(), "class 2 of 2") != NULL, "%s", detail());
+        vnpu_module_t product = assemble(product_text);
+        OK(launch_on(product, 0, 0));
+        OK(launch_on(product, 1, 1));
+        OK(vnpu_device_synchronize(0));
+        IS(launch_on(product, 0, 3), VNPU_ERROR_INVALID_VALUE);
+        cr_assert(strstr(detail(), "other cores than the 1 workers from core 0 on (class core)"),
+                  "%s", detail());
+        IS(launch_on(product, 0, 12), VNPU_ERROR_INVALID_VALUE);
+        cr_assert(strstr(detail(), "the 2 workers from core 1 on (class vec)"), "%s", detail());
+        IS(launch_on(product, 1, 2), VNPU_ERROR_INVALID_VALUE);
+        IS(launch_on(product, 3, 0), VNPU_ERROR_INVALID_VALUE);
+        cr_assert(strstr(detail(), "core_class 3"), "%s", detail());
+        OK(vnpu_device_synchronize(0)); /* nothing of that reached the chip */
+        OK(launch_on(product, 2, 0));
+        IS(vnpu_device_synchronize(0), VNPU_ERROR_UNSUPPORTED);
+        cr_assert(strstr(detail(), "cores 1 to 3 (class vec) cannot run product"), "%s", detail());
+        uint64_t ps;
+        vnpu_launch_config_t config = {.size = sizeof config, .grid = {1, 1}, .core_class = 2};
+        IS(vnpu_program_time(product, &config, NULL, 0, &ps), VNPU_ERROR_UNSUPPORTED);
+        OK(vnpu_shutdown());
+        unsetenv("VNPU_OPTIONS");
+    }
+}

@@ -8,7 +8,10 @@ const machine_case_t test_machines[] = {
     {"default", "grid.workers=3", DEV_EXEC_CHAOS},
     {"tiny", NULL, DEV_EXEC_VALUES},
     {"tiny", "dma.queues=1", DEV_EXEC_VALUES},
-    {"tiny", "dma.queues=1,grid.cores=2", DEV_EXEC_CHAOS},
+    {"tiny",
+     "dma.queues=1,grid.cores=2,class vec.count=3,class vec.workers=2,class vec.matrix.count=0,"
+     "class vec.vector.lanes=64,class vec.dma.queues=2,class vec.sram.bytes=48 KiB",
+     DEV_EXEC_CHAOS},
     {"tiny", "grid.cores=3", DEV_EXEC_CHAOS},
     {"tiny", "mapping.profile=xla-like", DEV_EXEC_CHAOS},
 };

@@ -145,3 +145,118 @@ Test(kernel_time, bad_index_is_reported_at_the_synchronize, .timeout = 120) {
     vnpu_status_t status = vnpu_shutdown();
     (void)status; /* the error was reported already */
 }
+
+/* ---- classes of cores ---- */
+
+/* Of the four cores of default.ini as cubes and six others for vector work. */
+#define CUBES "vector.lanes=32,grid.workers=3"
+#define KEYS(prefix)                                                                               \
+    prefix "vector.lanes=256," prefix "sram.bytes=2 MiB," prefix "dma.bytes_per_cycle=128,"        \
+           prefix "core.issue_cycles=3," prefix "core.clock=800 MHz"
+#define BOTH  CUBES ",class vec.count=6,class vec.matrix.count=0," KEYS("class vec.")
+#define ALONE "grid.cores=6," KEYS("")
+
+typedef struct times {
+    uint64_t gemm, add, softmax, copy;
+    float last[3]; /* values: the last of every result */
+} times_t;
+
+static float last_of(const kern_tensor_t *t) {
+    float value;
+    uint64_t elems = (uint64_t)(t->size[0] * t->size[1]);
+    must(vnpu_memcpy_d2h(&value, t->address + (elems - 1) * 4, 4, 0, 0), "read");
+    return value;
+}
+
+static uint64_t timed(vnpu_status_t (*call)(const kern_tensor_t *out, const kern_tensor_t *in),
+                      const kern_tensor_t *out, const kern_tensor_t *in) {
+    must(call(out, in), "first"); /* loads the program */
+    start();
+    must(call(out, in), "second");
+    return stop();
+}
+
+static vnpu_status_t call_gemm(const kern_tensor_t *out, const kern_tensor_t *in) {
+    kern_gemm_t call = {.out = *out, .a = *in, .b = *in, .alpha = 1};
+    return kern_gemm(context, 0, &call);
+}
+
+static vnpu_status_t call_add(const kern_tensor_t *out, const kern_tensor_t *in) {
+    kern_pointwise_t call = {.name = "add",
+                             .out = *out,
+                             .num_inputs = 2,
+                             .input = {*in, *in},
+                             .num_nodes = 1,
+                             .node = {{KERN_NODE_BINARY, VNPU_B_ADD, {0, 1, 0}}}};
+    return kern_pointwise(context, 0, &call);
+}
+
+static vnpu_status_t call_softmax(const kern_tensor_t *out, const kern_tensor_t *in) {
+    return kern_softmax(context, 0, out, in, 1, false);
+}
+
+static vnpu_status_t call_copy(const kern_tensor_t *out, const kern_tensor_t *in) {
+    return kern_copy(context, 0, out, in);
+}
+
+static times_t times_of(const char *options) {
+    open_chip(options);
+    kern_tensor_t in = dense(512, 512), out = dense(512, 512);
+    times_t times;
+    times.gemm = timed(call_gemm, &out, &in);
+    times.last[0] = last_of(&out);
+    times.add = timed(call_add, &out, &in);
+    times.last[1] = last_of(&out);
+    times.softmax = timed(call_softmax, &out, &in);
+    times.last[2] = last_of(&out);
+    times.copy = timed(call_copy, &out, &in);
+    close_chip();
+    return times;
+}
+
+/* Each family runs on the class that is best at it, in exactly the time that a chip of only those
+ * cores takes, and gives the same values. */
+Test(kernel_time, a_family_takes_the_time_of_its_class, .timeout = 120) {
+    times_t both = times_of(BOTH), cubes = times_of(CUBES), alone = times_of(ALONE);
+    cr_assert_eq(both.gemm, cubes.gemm);
+    cr_assert_neq(both.gemm, alone.gemm);
+    cr_assert_eq(both.add, alone.add);
+    cr_assert_neq(both.add, cubes.add);
+    cr_assert_eq(both.softmax, alone.softmax);
+    cr_assert_eq(both.copy, alone.copy);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(both.last[i], cubes.last[i]);
+        cr_assert_eq(both.last[i], alone.last[i]);
+    }
+    times_t again = times_of(BOTH);
+    cr_assert_eq(memcmp(&both, &again, sizeof both), 0);
+}
+
+/* The order of the classes in the file decides nothing but their numbers. */
+Test(kernel_time, vector_cores_may_come_first, .timeout = 120) {
+    times_t alone = times_of(ALONE);
+    times_t turned =
+        times_of(ALONE ",matrix.count=0,class cube.count=4,class cube.workers=3,"
+                       "class cube.matrix.count=1,class cube.vector.lanes=32,class cube.sram.bytes="
+                       "4 MiB,class cube.dma.bytes_per_cycle=256,class cube.core.issue_cycles=1,"
+                       "class cube.core.clock=1 GHz");
+    times_t cubes = times_of(CUBES);
+    cr_assert_eq(turned.add, alone.add);
+    cr_assert_eq(turned.softmax, alone.softmax);
+    cr_assert_eq(turned.gemm, cubes.gemm);
+}
+
+/* A matrix type that only a slower class has. */
+Test(kernel_time, a_type_goes_to_the_class_that_has_it, .timeout = 120) {
+    open_chip("matrix.rate.f32=0,class old.count=1,class old.matrix.rate.f32=1/8");
+    kern_tensor_t in = dense(64, 64), out = dense(64, 64);
+    must(call_gemm(&out, &in), "gemm");
+    cr_assert_eq(last_of(&out), 16.0f);
+    close_chip();
+    open_chip("matrix.rate.f32=0,class old.count=1,class old.matrix.count=0");
+    kern_gemm_t call = {.out = out, .a = in, .b = in, .alpha = 1};
+    cr_assert_eq(kern_gemm(context, 0, &call), VNPU_ERROR_UNSUPPORTED);
+    cr_assert_not_null(strstr(kern_error_detail(context), "has no f32 by f32"), "%s",
+                       kern_error_detail(context));
+    close_chip();
+}
