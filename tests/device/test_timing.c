@@ -99,11 +99,11 @@ Test(timing, strides_that_meet_one_bank_take_a_cycle_a_word) {
         char text[400];
         (void)snprintf(text, sizeof text, TEXT, 16u);
         uint64_t cycles = bench_cycles(&bench, text, 1) - lead_in(&bench);
-        uint64_t form = sim_vector_cycles(&bench.machine.vector, 1, 64, SIM_VECTOR_CAST, SIM_VECTOR_NONE);
+        uint64_t form = sim_vector_cycles(&bench.machine.cls[0].vector, 1, 64, SIM_VECTOR_CAST, SIM_VECTOR_NONE);
         uint64_t bytes = 2 * 64 * 4 / 64; /* through 64 bytes a cycle */
         if (form < bytes) form = bytes;
         if (has_conflicts) form = 64;
-        cr_assert_eq(cycles, form + bench.machine.vector.pipeline_cycles);
+        cr_assert_eq(cycles, form + bench.machine.cls[0].vector.pipeline_cycles);
         (void)snprintf(text, sizeof text, TEXT, 17u);
         cycles = bench_cycles(&bench, text, 1) - lead_in(&bench);
         cr_assert_lt(cycles, 64);
@@ -149,7 +149,7 @@ Test(timing, a_product_takes_the_closed_form_of_its_array) {
 Test(timing, moves_inside_the_scratchpad_take_their_bytes) {
     bench_t bench;
     bench_open(&bench, "dma.run_cycles=3,dma.bytes_per_cycle=16 B");
-    uint64_t lead = lead_in(&bench) + bench.machine.dma.descriptor_cycles + bench.machine.dma.completion_cycles;
+    uint64_t lead = lead_in(&bench) + bench.machine.cls[0].dma.descriptor_cycles + bench.machine.cls[0].dma.completion_cycles;
     cr_assert_eq(bench_cycles(&bench, HEAD ".queue dma0\ndma_fill dst=t value=1\n", 1), lead + 3 + 256 * 4 / 16);
     cr_assert_eq(bench_cycles(&bench, HEAD ".queue dma0\ndma_copy dst=t src0=u\n", 1), lead + 3 + 256 * 4 / 16);
     cr_assert_eq(bench_cycles(&bench, HEAD ".ap gaps sram f32 base=8192 dims=[40:16, 8:1]\n"
