@@ -201,7 +201,7 @@ static sim_status_t parse_window(dev_asm_t *as, vnpu_clip_t *clip, uint8_t *out_
 }
 
 /* "dim:extent:loop:L", "dim:extent:grid:A", "dim:extent:block:L:A", "dim:extent:cyclic:L:A"; a
- * window has ":overlap:pad" behind it */
+ * window has ":overlap:pad" behind it, one that does not move is "dim:extent:still:overlap:pad" */
 static sim_status_t parse_clip(dev_asm_t *as, vnpu_ap_t *ap, char *text) {
     char *field[7] = {text};
     uint32_t c = 0, fields = 1;
@@ -215,10 +215,13 @@ static sim_status_t parse_clip(dev_asm_t *as, vnpu_ap_t *ap, char *text) {
     vnpu_clip_t *clip = &ap->clip[c];
     sim_status_t status = dev_asm_u32(as, field[0], VNPU_MAX_DIMS - 1, &dim);
     if (status == SIM_OK) status = dev_asm_u32(as, field[1], UINT32_MAX, &clip->extent);
-    if (status == SIM_OK) status = find_code(as, "clip mode", field[2], dev_clip_mode_name, &mode);
+    bool is_still = strcmp(field[2], "still") == 0;
+    if (status == SIM_OK && !is_still)
+        status = find_code(as, "clip mode", field[2], dev_clip_mode_name, &mode);
     if (status != SIM_OK) return status;
-    bool has_loop = mode != VNPU_CLIP_GRID, has_axis = mode != VNPU_CLIP_LOOP;
+    bool has_loop = mode != VNPU_CLIP_GRID && !is_still, has_axis = mode != VNPU_CLIP_LOOP;
     uint32_t plain = 3u + has_loop + has_axis;
+    if (is_still && fields != 5) return dev_asm_fail(as, "clip mode still takes overlap:pad");
     if (fields != plain && fields != plain + 2) {
         return dev_asm_fail(as, "clip mode %s takes %s, and overlap:pad for a window", field[2],
                             !has_axis   ? "a loop level"

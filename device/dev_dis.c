@@ -39,8 +39,10 @@ static void print_key_name(const dis_t *dis, const char *key, int class, uint32_
 
 static void print_clip(const dis_t *dis, const vnpu_clip_t *clip, uint32_t pad) {
     uint32_t mode = clip->axis_mode & 3u, axis = clip->axis_mode >> 2 & 1u;
-    fprintf(dis->file, " clip=%u:%u:%s", clip->dim, clip->extent, dev_clip_mode_name(mode));
-    if (mode != VNPU_CLIP_GRID) fprintf(dis->file, ":%u", clip->loop);
+    bool is_still = mode == VNPU_CLIP_LOOP && clip->loop == VNPU_NO_LOOP;
+    fprintf(dis->file, " clip=%u:%u:%s", clip->dim, clip->extent,
+            is_still ? "still" : dev_clip_mode_name(mode));
+    if (mode != VNPU_CLIP_GRID && !is_still) fprintf(dis->file, ":%u", clip->loop);
     if (mode != VNPU_CLIP_LOOP) fprintf(dis->file, ":%u", axis);
     if (clip->axis_mode & VNPU_CLIP_WINDOW) fprintf(dis->file, ":%d:%u", clip->overlap, pad);
 }

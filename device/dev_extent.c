@@ -81,6 +81,11 @@ static void join(extent_vars_t *vars, uint32_t a, uint32_t b) {
     }
 }
 
+/* A window that does not move hangs on no variable. */
+static bool is_still(const vnpu_clip_t *clip) {
+    return clip_mode(clip) == VNPU_CLIP_LOOP && clip->loop == VNPU_NO_LOOP;
+}
+
 static uint32_t clip_any_var(const vnpu_clip_t *clip) {
     return clip_mode(clip) == VNPU_CLIP_GRID ? clip_var_axis(clip) : clip_var_loop(clip);
 }
@@ -92,11 +97,12 @@ static void make_groups(extent_vars_t *vars) {
     for (uint32_t c = 0; clip_used(ap, c); c++) {
         const vnpu_clip_t *clip = &ap->clip[c];
         vnpu_clip_mode_t mode = clip_mode(clip);
+        if (is_still(clip)) continue;
         if (mode == VNPU_CLIP_BLOCK || mode == VNPU_CLIP_CYCLIC) {
             join(vars, clip_var_loop(clip), clip_var_axis(clip));
         }
         for (uint32_t other = 0; other < c; other++) {
-            if (ap->clip[other].dim != clip->dim) continue;
+            if (ap->clip[other].dim != clip->dim || is_still(&ap->clip[other])) continue;
             join(vars, clip_any_var(clip), clip_any_var(&ap->clip[other]));
         }
     }
@@ -175,6 +181,7 @@ static void make_candidates(candidates_t *list, const extent_vars_t *vars, uint3
     add_boundary(list, vars, v, vars->high[v]);
     for (uint32_t c = 0; clip_used(vars->ap, c); c++) {
         const vnpu_clip_t *clip = &vars->ap->clip[c];
+        if (is_still(clip)) continue;
         if (is_window(vars->ap, c)) {
             add_window(list, vars, v, clip, vars->ap->pad[c]);
             continue;
@@ -241,7 +248,8 @@ static bool add_clipped_dims(span_t *span, const extent_vars_t *vars, uint32_t g
         bool is_ours = false;
         for (uint32_t c = 0; clip_used(ap, c); c++) {
             const vnpu_clip_t *clip = &ap->clip[c];
-            if (clip->dim != d || vars->group[clip_any_var(clip)] != group) continue;
+            if (clip->dim != d || is_still(clip)) continue;
+            if (vars->group[clip_any_var(clip)] != group) continue;
             is_ours = true;
             uint64_t index = point_index(vars, clip);
             if (is_window(ap, c)) {
@@ -298,6 +306,12 @@ static bool pattern_span(extent_vars_t *vars, span_t *out_span) {
         is_dim_clipped[ap->clip[c].dim] = true;
     for (uint32_t d = 0; d < ap->ndims; d++) {
         if (!is_dim_clipped[d]) add_dim(out_span, ap, d, ap->dim[d].size);
+    }
+    for (uint32_t c = 0; clip_used(ap, c); c++) {
+        if (!is_still(&ap->clip[c])) continue;
+        uint64_t size = cut_window(out_span, ap, c, 0);
+        if (size == 0) return false;
+        add_dim(out_span, ap, ap->clip[c].dim, (uint32_t)size);
     }
     for (uint32_t v = 0; v < NUM_VARS; v++) {
         if (vars->group[v] != v) continue; /* counted with its group */

@@ -124,7 +124,11 @@ static sim_status_t check_clip(dev_check_t *check, uint32_t index, const vnpu_ap
         return FAIL_AP("clip %u: an overlap of %d, the tile has %u", c, clip->overlap,
                        ap->dim[clip->dim].size);
     }
-    if (mode == VNPU_CLIP_GRID ? clip->loop != VNPU_NO_LOOP : clip->loop >= VNPU_MAX_LOOPS) {
+    bool is_still = mode == VNPU_CLIP_LOOP && (clip->axis_mode & VNPU_CLIP_WINDOW) &&
+                    clip->loop == VNPU_NO_LOOP;
+    bool has_loop = mode == VNPU_CLIP_GRID ? clip->loop == VNPU_NO_LOOP
+                                           : clip->loop < VNPU_MAX_LOOPS;
+    if (!has_loop && !is_still) {
         return FAIL_AP("clip %u: loop level %u in mode %s", c, clip->loop,
                        dev_clip_mode_name(mode));
     }

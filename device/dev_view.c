@@ -70,7 +70,7 @@ static uint64_t clip_index(const vnpu_clip_t *clip, const dev_cursor_t *cursor,
                            const uint32_t grid_pos[VNPU_MAX_AXES]) {
     uint32_t axis = clip->axis_mode >> 2 & 1u;
     switch ((vnpu_clip_mode_t)(clip->axis_mode & 3u)) {
-    case VNPU_CLIP_LOOP: return cursor->counter[clip->loop];
+    case VNPU_CLIP_LOOP: return clip->loop == VNPU_NO_LOOP ? 0 : cursor->counter[clip->loop];
     case VNPU_CLIP_GRID: return grid_pos[axis];
     case VNPU_CLIP_BLOCK:
         return (uint64_t)grid_pos[axis] * cursor->trips[clip->loop] + cursor->counter[clip->loop];

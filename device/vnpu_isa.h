@@ -163,7 +163,8 @@ typedef enum vnpu_clip_mode {
  *
  * A window (VNPU_CLIP_WINDOW) also has an overlap and a pad (vnpu_ap_t.pad): tile number `index` covers the coordinates
  * [first, first + size) with first = index * (size - overlap) - pad, of which [0, extent) exist. What lies before or behind is cut
- * away. Windows belong to src0 of a DMA with F_PAD alone; a dimension with a window has no other clip.
+ * away. Windows belong to src0 of a DMA with F_PAD alone; a dimension with a window has no other clip. In mode LOOP with loop
+ * VNPU_NO_LOOP a window does not move: index 0.
  */
 typedef struct vnpu_clip {
     uint32_t extent;   /* elements of the whole dimension */

@@ -120,6 +120,23 @@ typedef struct kern_gemm {
 } kern_gemm_t;
 KERN_API vnpu_status_t kern_gemm(kern_context_t *context, vnpu_stream_t stream, const kern_gemm_t *call);
 
+/* ---- convolutions --------------------------------------------------------------------------------------------------- */
+typedef struct kern_conv {
+    kern_tensor_t out;    /* [B, O, OH, OW], any strides; of one dimension: OH = 1 */
+    kern_tensor_t in;     /* [B, C, H, W], any strides */
+    kern_tensor_t weight; /* [O, C / groups, KH, KW], any strides */
+    kern_tensor_t bias;   /* address 0: none. [O], added before the activation */
+    uint32_t stride[2], dilation[2]; /* rows, columns; >= 1 */
+    uint32_t pad[2];                 /* zeros before the first row and column; behind the last one as many as out's size needs */
+    uint32_t groups;                 /* >= 1; results of group i see the i-th part of the channels */
+    kern_activation_t activation;
+} kern_conv_t;
+/* out[b, o, y, x] = act(bias[o] + sum over c, i, j of in[b, c, y * stride + i * dilation - pad, ...] * weight[o, c, i, j]): the
+ * cross-correlation that torch calls convolution. Types as in kern_gemm; i8 by i8 gives i32 sums, with ReLU at most. Patterns reach
+ * pads up to 255 and borders of tiles up to 127; beyond that VNPU_ERROR_UNSUPPORTED. */
+KERN_API vnpu_status_t kern_conv(kern_context_t *context, vnpu_stream_t stream, const kern_conv_t *call);
+
+/* ---- attention ------------------------------------------------------------------------------------------------------ */
 typedef struct kern_attention {
     kern_tensor_t out, q, k, v; /* [B, H, S, D] each, any strides; k and v: [B, Hkv, Skv, D], H a multiple of Hkv */
     kern_tensor_t mask;         /* address 0: none. Float bias broadcast to [B, H, S, Skv] */

@@ -90,13 +90,14 @@ void kern_ap_dim(vnpu_ap_t *ap, uint32_t size, int64_t stride) {
     ap->dim[ap->ndims++] = (vnpu_dim_t){size, (int32_t)stride};
 }
 
-void kern_ap_clip(vnpu_ap_t *ap, vnpu_clip_t clip) {
+uint32_t kern_ap_clip(vnpu_ap_t *ap, vnpu_clip_t clip) {
     uint32_t c = 0;
     while (c < 4 && (ap->clip[c].axis_mode & VNPU_CLIP_USED))
         c++;
     if (c == 4) abort();
     clip.axis_mode |= VNPU_CLIP_USED;
     ap->clip[c] = clip;
+    return c;
 }
 
 void kern_ap_rotate(vnpu_ap_t *ap, uint8_t level, uint32_t count, uint64_t elems) {
@@ -138,6 +139,7 @@ static bool can_merge(const vnpu_ap_t *ap, uint32_t d) {
     uint64_t size = (uint64_t)ap->dim[d].size * ap->dim[d + 1].size;
     if (has_clip(ap, d + 1) || size > UINT32_MAX) return false;
     for (uint32_t c = 0; c < 4; c++) {
+        if ((ap->clip[c].axis_mode & VNPU_CLIP_WINDOW) && ap->clip[c].dim == d) return false;
         if ((ap->clip[c].axis_mode & VNPU_CLIP_USED) && ap->clip[c].dim == d &&
             (uint64_t)ap->clip[c].extent * ap->dim[d + 1].size > UINT32_MAX) {
             return false;

@@ -66,7 +66,7 @@ uint64_t kern_align(uint64_t bytes);
 /* A pattern without argument, rotation, increments, clips and dimensions. */
 vnpu_ap_t kern_ap_make(vnpu_space_t space, vnpu_dtype_t dtype, int64_t base);
 void kern_ap_dim(vnpu_ap_t *ap, uint32_t size, int64_t stride); /* appends a dimension */
-void kern_ap_clip(vnpu_ap_t *ap, vnpu_clip_t clip);             /* appends a clip */
+uint32_t kern_ap_clip(vnpu_ap_t *ap, vnpu_clip_t clip); /* appends a clip; returns its number */
 /* Buffers of `elems` elements, turned by loop `level`; count 1 or level VNPU_NO_LOOP: none. */
 void kern_ap_rotate(vnpu_ap_t *ap, uint8_t level, uint32_t count, uint64_t elems);
 /* Index of the pattern in the table; equal patterns share an entry. */

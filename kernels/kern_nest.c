@@ -43,22 +43,49 @@ static void add_increment(int32_t *increment, int64_t value) {
     *increment = (int32_t)sum;
 }
 
+/* The pattern moves by `step` elements from tile to tile of the axis. */
+static void add_movement(vnpu_ap_t *ap, const kern_axis_t *axis, int64_t step) {
+    if (axis->level != VNPU_NO_LOOP) add_increment(&ap->loop_inc[axis->level], step * axis->grid);
+    if (axis->grid > 1) add_increment(&ap->grid_inc[axis->grid_axis], step);
+}
+
+void kern_ap_append(vnpu_ap_t *ap, const kern_term_t *term, bool moves) {
+    const kern_axis_t *axis = term->axis;
+    bool is_clipped = kern_axis_is_clipped(axis);
+    if (moves) add_movement(ap, axis, axis->tile * term->stride);
+    if (axis->tile == 1 && !is_clipped && !term->keep) return;
+    kern_ap_dim(ap, axis->tile, term->stride);
+    if (is_clipped) kern_ap_clip(ap, clip_of(axis, ap->ndims - 1));
+}
+
+bool kern_window_is_possible(const kern_axis_t *axis, const kern_window_t *window) {
+    int64_t overlap = window->size - window->step;
+    bool has_overlap = overlap >= INT8_MIN && overlap <= INT8_MAX;
+    return window->pad <= UINT8_MAX && (axis->tiles == 1 || has_overlap);
+}
+
+void kern_ap_append_window(vnpu_ap_t *ap, const kern_axis_t *axis, const kern_window_t *window,
+                           int64_t stride) {
+    int64_t overlap = window->size - window->step;
+    add_movement(ap, axis, window->step * stride);
+    ap->base -= window->pad * stride * vnpu_dtype_bytes((vnpu_dtype_t)ap->dtype);
+    kern_ap_dim(ap, (uint32_t)window->size, stride);
+    vnpu_clip_t clip = {.loop = VNPU_NO_LOOP, .dim = (uint8_t)(ap->ndims - 1)};
+    bool is_still = axis->level == VNPU_NO_LOOP && axis->grid == 1;
+    if (!is_still) {
+        clip = clip_of(axis, ap->ndims - 1);
+        clip.overlap = (int8_t)overlap;
+    }
+    clip.extent = (uint32_t)window->extent;
+    clip.axis_mode |= VNPU_CLIP_WINDOW;
+    ap->pad[kern_ap_clip(ap, clip)] = (uint8_t)window->pad;
+}
+
 vnpu_ap_t kern_ap_terms(vnpu_space_t space, vnpu_dtype_t dtype, int64_t base,
                         const kern_term_t *term, uint32_t count, bool moves) {
     vnpu_ap_t ap = kern_ap_make(space, dtype, base);
-    for (uint32_t i = 0; i < count; i++) {
-        const kern_axis_t *axis = term[i].axis;
-        bool is_clipped = kern_axis_is_clipped(axis);
-        if (moves) {
-            int64_t step = axis->tile * term[i].stride;
-            if (axis->level != VNPU_NO_LOOP)
-                add_increment(&ap.loop_inc[axis->level], step * axis->grid);
-            if (axis->grid > 1) add_increment(&ap.grid_inc[axis->grid_axis], step);
-        }
-        if (axis->tile == 1 && !is_clipped && !term[i].keep) continue;
-        kern_ap_dim(&ap, axis->tile, term[i].stride);
-        if (is_clipped) kern_ap_clip(&ap, clip_of(axis, ap.ndims - 1));
-    }
+    for (uint32_t i = 0; i < count; i++)
+        kern_ap_append(&ap, &term[i], moves);
     if (ap.ndims == 0) kern_ap_dim(&ap, 1, 1);
     return ap;
 }

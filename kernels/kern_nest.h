@@ -33,6 +33,20 @@ typedef struct kern_term {
     bool keep;      /* a dimension of its own even when the tile is one element */
 } kern_term_t;
 
+/* Appends one term's dimension, clip and movement to a pattern; see kern_ap_terms. */
+void kern_ap_append(vnpu_ap_t *ap, const kern_term_t *term, bool moves);
+
+/* The border of an operand that is read in overlapping tiles: along an axis of results, tile number
+ * i needs `size` elements from i * step - pad on; [0, extent) of them exist. */
+typedef struct kern_window {
+    int64_t size, step, extent, pad;
+} kern_window_t;
+/* Whether the hardware's windows can express it (vnpu_isa.h: overlap and pad are bytes). */
+bool kern_window_is_possible(const kern_axis_t *axis, const kern_window_t *window);
+/* Appends the dimension of a DRAM pattern; the SRAM pattern has a plain dimension of `size`. */
+void kern_ap_append_window(vnpu_ap_t *ap, const kern_axis_t *axis, const kern_window_t *window,
+                           int64_t stride);
+
 /*
  * Pattern over the terms (outermost first). moves: the pattern follows loops and grid (DRAM, IOTA);
  * else it is a tile buffer. Terms with one element per tile and no clip are left out unless kept.

@@ -121,7 +121,9 @@ class _Nest:
         sizes = [np.int64(size) for size in pattern.sizes]
         for extent, dim, loop, mode, axis, step, pad in pattern.clips:
             grid = self.axis(axis, self.grid[axis])
-            count = self.axis(2 + loop, self.trips[loop]) if mode != 1 else None
+            count = np.int64(0)  # of a window that does not move
+            if mode != 1 and loop != 0xFF:
+                count = self.axis(2 + loop, self.trips[loop])
             if mode == 0:
                 index = count
             elif mode == 1:

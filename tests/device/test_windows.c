@@ -26,20 +26,21 @@ enum { WINDOW_CASES = sizeof window_cases / sizeof *window_cases };
 
 static dev_program_t *window_program(const window_case_t *t, const char *dtype, const char *value,
                                      const dev_machine_t *machine) {
-    char text[2048];
+    char text[2048], rows_clip[32] = "loop:0";
+    if (t->row_tiles == 1) snprintf(rows_clip, sizeof rows_clip, "still");
     size_t bytes;
     uint32_t elem = strcmp(dtype, "i8") == 0 ? 1 : 4, tile = t->rows * t->cols;
     snprintf(text, sizeof text,
              ".program windows\n.arg image in\n.arg out out\n.sem full\n.sram %u\n"
              ".ap far dram %s arg=image base=%d dims=[%u:%u, %u:1] loop0=+%u grid1=+%u "
-             "clip=0:%u:loop:0:%d:%u clip=1:%u:grid:1:%d:%u\n"
+             "clip=0:%u:%s:%d:%u clip=1:%u:grid:1:%d:%u\n"
              ".ap near sram %s dims=[%u:%u, %u:1]\n"
              ".ap whole dram %s arg=out dims=[%u:1] loop0=+%u grid1=+%u\n"
              ".ap flat sram %s dims=[%u:1]\n"
              ".queue dma0\n  loop %u\n    dma_copy dst=near src0=far pad value=%s\n    fence\n"
              "    dma_copy dst=whole src0=flat\n    fence\n  endloop\n",
              tile * elem, dtype, -(int)(elem * (t->row_pad * t->width + t->col_pad)), t->rows,
-             t->width, t->cols, t->row_step * t->width, t->col_step, t->height,
+             t->width, t->cols, t->row_step * t->width, t->col_step, t->height, rows_clip,
              (int)t->rows - (int)t->row_step, t->row_pad, t->width,
              (int)t->cols - (int)t->col_step, t->col_pad, dtype, t->rows, t->cols, t->cols, dtype,
              tile, tile, tile * t->row_tiles, dtype, tile, t->row_tiles, value);

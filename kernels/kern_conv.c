@@ -1,0 +1,355 @@
+#include <string.h>
+
+#include "kernels/kern_conv_plan.h"
+#include "kernels/kern_gemm_plan.h"
+#include "kernels/kern_internal.h"
+
+#define KERN_CONV_MEASURED_MACS 4e6 /* below, a launch is set-up more than product */
+
+static void make_key(const kern_conv_shape_t *s, kern_key_t *key) {
+    kern_key_init(key, "conv");
+    kern_key_add(key, s->size, sizeof s->size);
+    kern_key_add(key, s->in_size, sizeof s->in_size);
+    kern_key_add(key, s->kernel, sizeof s->kernel);
+    kern_key_add(key, s->stride, sizeof s->stride);
+    kern_key_add(key, s->dilation, sizeof s->dilation);
+    kern_key_add(key, s->pad, sizeof s->pad);
+    kern_key_add(key, s->in, sizeof s->in);
+    kern_key_add(key, s->out, sizeof s->out);
+    kern_key_add(key, s->weight, sizeof s->weight);
+    kern_key_add(key, s->weight_kernel, sizeof s->weight_kernel);
+    if (s->has_bias) kern_key_add(key, s->bias, sizeof s->bias);
+    kern_key_add_u64(key, (uint64_t)s->in_dtype | (uint64_t)s->weight_dtype << 8 |
+                              (uint64_t)s->out_dtype << 16 | (uint64_t)s->bias_dtype << 24 |
+                              (uint64_t)s->has_bias << 32 | (uint64_t)s->activation << 40);
+}
+
+/* ---- programs ---- */
+
+/* The candidates of one shape. */
+typedef struct choice {
+    const kern_conv_shape_t *shape;
+    kern_conv_plan_t plan[KERN_TRIALS];
+    uint32_t count;
+} choice_t;
+
+static void generate(const void *call, uint32_t candidate, kern_builder_t *builder,
+                     uint32_t out_grid[2]) {
+    const choice_t *choice = call;
+    const kern_conv_plan_t *plan = &choice->plan[candidate];
+    kern_conv_generate(choice->shape, plan, builder);
+    memcpy(out_grid, plan->grid, sizeof plan->grid);
+}
+
+/* How many candidates the simulator shall compare: 1 where the closed form is clear or the product
+ * too small to matter. */
+static uint32_t trials(const choice_t *choice, bool measures) {
+    double macs = (double)kern_conv_positions(choice->shape);
+    for (uint32_t x = 0; x < CONV_AXES; x++)
+        macs *= (double)choice->shape->size[x];
+    if (!measures || macs < KERN_CONV_MEASURED_MACS) return 1;
+    uint64_t cycles[KERN_TRIALS];
+    for (uint32_t i = 0; i < choice->count; i++)
+        cycles[i] = choice->plan[i].cycles;
+    return kern_plan_close(cycles, choice->count);
+}
+
+/* The runner-up: of those that were timed the fastest other one, else the closed form's. */
+static uint32_t runner_up(const kern_trial_t *trial, uint32_t chosen) {
+    uint32_t next = chosen == 0 ? 1 : 0;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        if (i != chosen && trial->ps[i] < trial->ps[next]) next = i;
+    }
+    return next;
+}
+
+static vnpu_status_t build(kern_context_t *context, const choice_t *choice, bool measures,
+                           const kern_key_t *key, const kern_entry_t **out_entry) {
+    kern_trial_t trial = {
+        .name = "conv", .call = choice, .generate = generate, .count = trials(choice, measures)};
+    kern_entry_t entry;
+    uint32_t chosen;
+    vnpu_status_t status = kern_plan_try(context, &trial, &entry, &chosen);
+    if (status != VNPU_OK) return status;
+    uint32_t next = runner_up(&trial, chosen);
+    kern_mapping_t *mapping = &entry.mapping;
+    kern_conv_describe(&context->machine, choice->shape, &choice->plan[chosen],
+                       next < choice->count ? &choice->plan[next] : NULL, mapping);
+    mapping->candidates = trial.count;
+    mapping->chosen.measured_ps = trial.ps[chosen];
+    if (next < choice->count) mapping->next.measured_ps = trial.ps[next];
+    return kern_keep_program(context, key, &entry, "conv", out_entry);
+}
+
+static vnpu_status_t get_program(kern_context_t *context, const kern_conv_shape_t *s,
+                                 const kern_entry_t **out_entry) {
+    kern_key_t key;
+    make_key(s, &key);
+    *out_entry = kern_cache_find(&context->cache, &key);
+    if (*out_entry) return VNPU_OK;
+    bool measures;
+    vnpu_status_t status = kern_plan_check(context, &measures);
+    if (status != VNPU_OK) return status;
+    choice_t choice = {.shape = s};
+    choice.count = kern_conv_rank(&context->machine, s, choice.plan, KERN_TRIALS);
+    if (choice.count == 0) {
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                         "conv: no tile of a %lld x %lld kernel (stride %lld x %lld, dilation %lld x "
+                         "%lld, pad %lld x %lld) fits %llu bytes of SRAM and %llu of accumulator",
+                         (long long)s->kernel[0], (long long)s->kernel[1], (long long)s->stride[0],
+                         (long long)s->stride[1], (long long)s->dilation[0],
+                         (long long)s->dilation[1], (long long)s->pad[0], (long long)s->pad[1],
+                         (unsigned long long)context->machine.sram_bytes,
+                         (unsigned long long)context->machine.acc_bytes);
+    }
+    return build(context, &choice, measures, &key, out_entry);
+}
+
+/* ---- launches ---- */
+
+typedef struct operands {
+    vnpu_addr_t out, in, weight, bias;
+} operands_t;
+
+static vnpu_status_t launch(kern_context_t *context, vnpu_stream_t stream,
+                            const kern_conv_shape_t *shape, const operands_t *at) {
+    const kern_entry_t *entry;
+    vnpu_status_t status = get_program(context, shape, &entry);
+    if (status != VNPU_OK) return status;
+    uint64_t args[4] = {at->out, at->in, at->weight, at->bias};
+    return kern_launch(context, stream, entry, args, shape->has_bias ? 4 : 3);
+}
+
+/* Farthest element of any operand along an axis that can be cut: g, n, b. */
+static int64_t reach(const kern_conv_shape_t *s, uint32_t x) {
+    int64_t last = s->size[x] - 1, most = s->in[x];
+    if (s->out[x] > most) most = s->out[x];
+    if (s->weight[x] > most) most = s->weight[x];
+    return last * most;
+}
+
+/* What no cut shortens: one image and one filter. */
+static int64_t fixed_reach(const kern_conv_shape_t *s) {
+    int64_t in = (s->size[CONV_C] - 1) * s->in[CONV_C] + (s->in_size[0] - 1) * s->in[CONV_H] +
+                 (s->in_size[1] - 1) * s->in[CONV_W];
+    int64_t out = (s->size[CONV_H] - 1) * s->out[CONV_H] + (s->size[CONV_W] - 1) * s->out[CONV_W];
+    int64_t weight = (s->size[CONV_C] - 1) * s->weight[CONV_C] +
+                     (s->kernel[0] - 1) * s->weight_kernel[0] +
+                     (s->kernel[1] - 1) * s->weight_kernel[1];
+    int64_t most = in > out ? in : out;
+    return most > weight ? most : weight;
+}
+
+/* Cuts what one program cannot reach. */
+static vnpu_status_t run(kern_context_t *context, vnpu_stream_t stream,
+                         const kern_conv_shape_t *shape, const operands_t *at) {
+    uint32_t longest = CONV_G;
+    int64_t total = fixed_reach(shape);
+    for (uint32_t x = CONV_G; x <= CONV_B; x++) {
+        total += reach(shape, x);
+        if (reach(shape, x) > reach(shape, longest)) longest = x;
+    }
+    if (total < KERN_MAX_SPAN) return launch(context, stream, shape, at);
+    if (shape->size[longest] == 1)
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                         "conv: one image of %lld channels, %lld x %lld, is too large",
+                         (long long)shape->size[CONV_C], (long long)shape->in_size[0],
+                         (long long)shape->in_size[1]);
+    int64_t half = (shape->size[longest] + 1) / 2;
+    for (int64_t from = 0; from < shape->size[longest]; from += half) {
+        kern_conv_shape_t part = *shape;
+        operands_t moved = *at;
+        int64_t left = shape->size[longest] - from;
+        part.size[longest] = left < half ? left : half;
+        moved.in += (uint64_t)(from * shape->in[longest]) * vnpu_dtype_bytes(shape->in_dtype);
+        moved.out += (uint64_t)(from * shape->out[longest]) * vnpu_dtype_bytes(shape->out_dtype);
+        moved.weight +=
+            (uint64_t)(from * shape->weight[longest]) * vnpu_dtype_bytes(shape->weight_dtype);
+        if (shape->has_bias)
+            moved.bias += (uint64_t)(from * shape->bias[longest]) * vnpu_dtype_bytes(shape->bias_dtype);
+        vnpu_status_t status = run(context, stream, &part, &moved);
+        if (status != VNPU_OK) return status;
+    }
+    return VNPU_OK;
+}
+
+/* ---- the essence of a call ---- */
+
+static int64_t stride_of(const kern_tensor_t *t, uint32_t dim) {
+    return t->size[dim] > 1 ? t->stride[dim] : 0;
+}
+
+static void read_sizes(const kern_conv_t *call, kern_conv_shape_t *s) {
+    const kern_tensor_t *in = &call->in, *out = &call->out, *w = &call->weight;
+    s->size[CONV_G] = call->groups;
+    s->size[CONV_N] = out->size[1] / call->groups;
+    s->size[CONV_B] = out->size[0];
+    s->size[CONV_H] = out->size[2];
+    s->size[CONV_W] = out->size[3];
+    s->size[CONV_C] = w->size[1];
+    for (int d = 0; d < 2; d++) {
+        s->in_size[d] = in->size[2 + d];
+        s->kernel[d] = w->size[2 + d];
+        s->stride[d] = call->stride[d];
+        s->dilation[d] = call->dilation[d];
+        s->pad[d] = call->pad[d];
+        if (s->kernel[d] == 1) s->dilation[d] = 1;
+    }
+}
+
+/* Channels split in groups: their stride, and that of a group. */
+static void split_channels(int64_t *stride, uint32_t axis, int64_t channel, int64_t group_size,
+                           int64_t groups) {
+    stride[axis] = group_size > 1 ? channel : 0;
+    stride[CONV_G] = groups > 1 ? channel * group_size : 0;
+}
+
+static void read_strides(const kern_conv_t *call, kern_conv_shape_t *s) {
+    const kern_tensor_t *in = &call->in, *out = &call->out, *w = &call->weight;
+    int64_t groups = s->size[CONV_G], n = s->size[CONV_N], c = s->size[CONV_C];
+    split_channels(s->in, CONV_C, in->stride[1], c, groups);
+    split_channels(s->out, CONV_N, out->stride[1], n, groups);
+    split_channels(s->weight, CONV_N, w->stride[0], n, groups);
+    if (s->has_bias) split_channels(s->bias, CONV_N, call->bias.stride[0], n, groups);
+    s->in[CONV_B] = stride_of(in, 0), s->out[CONV_B] = stride_of(out, 0);
+    s->in[CONV_H] = stride_of(in, 2), s->out[CONV_H] = stride_of(out, 2);
+    s->in[CONV_W] = stride_of(in, 3), s->out[CONV_W] = stride_of(out, 3);
+    s->weight[CONV_C] = stride_of(w, 1);
+    s->weight_kernel[0] = stride_of(w, 2), s->weight_kernel[1] = stride_of(w, 3);
+}
+
+/* A kernel of one element that skips: the rows (columns) between are not the image's. Columns only where
+ * they are not the contiguous direction: there the bursts hold them anyway. */
+static void skip_elements(kern_conv_shape_t *s) {
+    static const uint32_t axes[2] = {CONV_H, CONV_W};
+    for (int d = 0; d < 2; d++) {
+        bool is_inside = (s->size[axes[d]] - 1) * s->stride[d] < s->in_size[d];
+        bool is_possible = s->kernel[d] == 1 && s->pad[d] == 0 && is_inside;
+        bool is_run = d == CONV_COLS && !kern_conv_is_channels_last(s);
+        if (!is_possible || s->stride[d] == 1 || is_run) continue;
+        s->in[axes[d]] *= s->stride[d];
+        s->in_size[d] = s->size[axes[d]];
+        s->stride[d] = 1;
+    }
+}
+
+/* Axis `inner` takes `outer` in when they continue each other in image and result; its rows are then one
+ * line. */
+static void merge_axes(kern_conv_shape_t *s, uint32_t outer, uint32_t inner) {
+    int64_t count = s->size[inner];
+    if (s->size[outer] == 1) return;
+    int64_t in = count > 1 ? s->in[inner] * count : s->in[outer];
+    int64_t out = count > 1 ? s->out[inner] * count : s->out[outer];
+    if (s->in[outer] != in || s->out[outer] != out) return;
+    if (count == 1) s->in[inner] = in, s->out[inner] = out;
+    s->size[inner] *= s->size[outer];
+    s->in_size[CONV_COLS] = s->size[inner];
+    s->size[outer] = 1;
+    s->in[outer] = s->out[outer] = 0;
+    if (outer == CONV_H) s->in_size[CONV_ROWS] = 1;
+}
+
+/* A kernel of one element is a product: as few and as long dimensions as there are. */
+static void flatten(kern_conv_shape_t *s) {
+    static const uint32_t axes[2] = {CONV_H, CONV_W};
+    for (int d = 0; d < 2; d++) {
+        bool is_plain = s->kernel[d] == 1 && s->stride[d] == 1 && s->pad[d] == 0 &&
+                        s->size[axes[d]] == s->in_size[d];
+        if (!is_plain) return;
+    }
+    merge_axes(s, CONV_H, CONV_W);
+    if (s->size[CONV_H] == 1) merge_axes(s, CONV_B, CONV_W);
+}
+
+/* ---- checks ---- */
+
+static vnpu_status_t check_operands(kern_context_t *context, const kern_conv_t *call) {
+    const kern_tensor_t *t[4] = {&call->out, &call->in, &call->weight, &call->bias};
+    static const char *const name[4] = {"out", "in", "weight", "bias"};
+    static const uint32_t ndims[4] = {4, 4, 4, 1};
+    for (int i = 0; i < (call->bias.address ? 4 : 3); i++) {
+        vnpu_status_t status = kern_check_tensor(context, "conv", name[i], t[i]);
+        if (status == VNPU_OK && i == 0) status = kern_check_output(context, "conv", t[i]);
+        if (status != VNPU_OK) return status;
+        if (t[i]->ndims != ndims[i])
+            return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                             "conv: %s has %u dimensions, %u are needed", name[i], t[i]->ndims,
+                             ndims[i]);
+    }
+    for (int d = 0; d < 2; d++) {
+        if (call->stride[d] == 0 || call->dilation[d] == 0)
+            return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                             "conv: stride %u and dilation %u along dimension %d must be at least 1",
+                             call->stride[d], call->dilation[d], d);
+    }
+    return VNPU_OK;
+}
+
+static vnpu_status_t check_sizes(kern_context_t *context, const kern_conv_t *call) {
+    const kern_tensor_t *o = &call->out, *in = &call->in, *w = &call->weight;
+    int64_t groups = call->groups;
+    bool is_right = groups > 0 && o->size[0] == in->size[0] && o->size[1] == w->size[0] &&
+                    o->size[1] % groups == 0 && in->size[1] == w->size[1] * groups;
+    if (call->bias.address) is_right = is_right && call->bias.size[0] == o->size[1];
+    if (is_right) return VNPU_OK;
+    char ti[160], tw[160], to[160];
+    return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
+                     "conv: sizes do not agree: out %s, in %s, weight %s, %lld groups",
+                     kern_describe(o, to, sizeof to), kern_describe(in, ti, sizeof ti),
+                     kern_describe(w, tw, sizeof tw), (long long)groups);
+}
+
+static vnpu_status_t check_types(kern_context_t *context, const kern_conv_t *call) {
+    vnpu_dtype_t a = call->in.dtype, b = call->weight.dtype;
+    bool is_int8 = (a == VNPU_I8 || a == VNPU_U8) && (b == VNPU_I8 || b == VNPU_U8);
+    bool is_possible = is_int8 || (kern_dtype_is_float(a) && a == b);
+    if (!is_possible || context->machine.matrix_rate_num[a] == 0 ||
+        context->machine.matrix_rate_num[b] == 0) {
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                         "conv: the matrix unit of %s has no %s by %s", context->machine.name,
+                         kern_dtype_name(a), kern_dtype_name(b));
+    }
+    if ((unsigned)call->activation > KERN_ACT_TANH)
+        return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "conv: activation %d",
+                         (int)call->activation);
+    if (is_int8 && call->activation > KERN_ACT_RELU)
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "conv: %s by %s with activation %d",
+                         kern_dtype_name(a), kern_dtype_name(b), (int)call->activation);
+    return VNPU_OK;
+}
+
+/* No products at all: out = act(bias). */
+static vnpu_status_t run_empty_sum(kern_context_t *context, vnpu_stream_t stream,
+                                   const kern_conv_t *call) {
+    if (!call->bias.address) return kern_fill(context, stream, &call->out, 0, 0);
+    kern_pointwise_t p = {.name = "conv_empty", .out = call->out, .num_inputs = 1, .num_nodes = 1};
+    p.input[0] = call->out;
+    p.input[0].address = call->bias.address;
+    p.input[0].dtype = call->bias.dtype;
+    for (uint32_t d = 0; d < 4; d++)
+        p.input[0].stride[d] = d == 1 ? call->bias.stride[0] : 0;
+    p.node[0] = (kern_node_t){
+        KERN_NODE_UNARY, kern_gemm_activation(call->activation), {KERN_INPUT(0), 0, 0}};
+    return kern_pointwise(context, stream, &p);
+}
+
+vnpu_status_t kern_conv(kern_context_t *context, vnpu_stream_t stream, const kern_conv_t *call) {
+    vnpu_status_t status = check_operands(context, call);
+    if (status == VNPU_OK) status = check_sizes(context, call);
+    if (status == VNPU_OK) status = check_types(context, call);
+    if (status != VNPU_OK || kern_numel(&call->out) == 0) return status;
+    if (kern_numel(&call->weight) == 0 || kern_numel(&call->in) == 0)
+        return run_empty_sum(context, stream, call);
+    kern_conv_shape_t shape = {.in_dtype = call->in.dtype,
+                               .weight_dtype = call->weight.dtype,
+                               .out_dtype = call->out.dtype,
+                               .bias_dtype = call->bias.address ? call->bias.dtype : VNPU_DTYPE_NONE,
+                               .has_bias = call->bias.address != 0,
+                               .activation = call->activation};
+    read_sizes(call, &shape);
+    read_strides(call, &shape);
+    skip_elements(&shape);
+    flatten(&shape);
+    operands_t at = {call->out.address, call->in.address, call->weight.address, call->bias.address};
+    return run(context, stream, &shape, &at);
+}

@@ -1,0 +1,526 @@
+#include "kernels/kern_conv_plan.h"
+#include "kernels/kern_gemm_plan.h"
+#include "kernels/kern_internal.h"
+
+#define MOST_TERMS 8u
+
+/* A pattern while it is put together: tile positions only, so that it can be counted first. */
+typedef struct coder {
+    const kern_conv_shape_t *shape;
+    const kern_conv_plan_t *plan;
+    kern_builder_t *builder; /* NULL: patterns are only counted */
+    bool is_turned, is_channels_last, is_merged; /* is_merged: kw and c are one dimension */
+    kern_axis_t kernel[2], row;                  /* whole kernel dimensions; kw and c together */
+    int64_t in_stride[CONV_AXES];                /* of the image tile: elements per row, column, ... */
+    int64_t weight_stride[CONV_AXES], weight_kernel[2];
+    int64_t tile_stride[CONV_AXES]; /* of the result tile */
+    uint64_t image_elems, weight_elems, chunk_elems, tile_elems; /* chunk: of one c tile */
+    uint8_t arg_in, arg_weight, arg_bias, arg_out;
+    uint32_t sram_in, sram_weight, sram_bias, sram_out, sram_temp, acc;
+    kern_ring_t a, b, c, result, out; /* image; panel; bias; accumulator; result tile */
+} coder_t;
+
+static const kern_axis_t *axis_of(const coder_t *c, uint32_t x) {
+    return &c->plan->axis[x];
+}
+static uint8_t level_mask(const kern_axis_t *axis) {
+    return (uint8_t)(axis->level == VNPU_NO_LOOP ? 0u : 1u << axis->level);
+}
+static uint64_t padded(uint64_t elems, vnpu_dtype_t dtype) { /* elements between buffers */
+    return kern_align(elems * vnpu_dtype_bytes(dtype)) / vnpu_dtype_bytes(dtype);
+}
+static vnpu_dtype_t acc_dtype(const kern_conv_shape_t *shape) {
+    return kern_dtype_is_float(shape->in_dtype) ? VNPU_F32 : VNPU_I32;
+}
+
+/* ---- layouts of tiles ---- */
+
+static void lay_out_image(coder_t *c) {
+    int64_t rows = kern_conv_window(c->shape, c->plan, CONV_ROWS).size,
+            cols = kern_conv_window(c->shape, c->plan, CONV_COLS).size,
+            channels = axis_of(c, CONV_C)->tile;
+    int64_t *s = c->in_stride;
+    s[CONV_C] = c->is_channels_last ? 1 : rows * cols;
+    s[CONV_W] = c->is_channels_last ? channels : 1;
+    s[CONV_H] = cols * s[CONV_W];
+    s[CONV_B] = rows * cols * channels;
+    c->image_elems = (uint64_t)(s[CONV_B] * axis_of(c, CONV_B)->tile);
+}
+
+/* Dimensions of k in their order, then n; or n, then k. */
+static void lay_out_weights(coder_t *c) {
+    int64_t n = axis_of(c, CONV_N)->tile, channels = axis_of(c, CONV_C)->tile;
+    int64_t kh = c->shape->kernel[CONV_ROWS], kw = c->shape->kernel[CONV_COLS];
+    int64_t one = c->is_turned ? 1 : n;
+    if (c->is_channels_last) {
+        c->weight_stride[CONV_C] = one;
+        c->weight_kernel[CONV_COLS] = one * channels;
+        c->weight_kernel[CONV_ROWS] = one * channels * kw;
+    } else {
+        c->weight_kernel[CONV_COLS] = one;
+        c->weight_kernel[CONV_ROWS] = one * kw;
+        c->weight_stride[CONV_C] = one * kw * kh;
+    }
+    c->weight_stride[CONV_N] = c->is_turned ? channels * kh * kw : 1;
+    c->chunk_elems = (uint64_t)(channels * kh * kw * n);
+    c->weight_elems = c->chunk_elems * (c->plan->is_panel ? axis_of(c, CONV_C)->trips : 1);
+}
+
+static void lay_out_tile(coder_t *c) {
+    int64_t n = axis_of(c, CONV_N)->tile, pixels = (int64_t)kern_conv_pixels(c->plan);
+    int64_t *s = c->tile_stride;
+    s[CONV_W] = c->is_turned ? 1 : n;
+    s[CONV_H] = s[CONV_W] * axis_of(c, CONV_W)->tile;
+    s[CONV_B] = s[CONV_H] * axis_of(c, CONV_H)->tile;
+    s[CONV_N] = c->is_turned ? pixels : 1;
+    c->tile_elems = (uint64_t)(n * pixels);
+}
+
+static coder_t coder_of(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan) {
+    coder_t c = {.shape = shape,
+                 .plan = plan,
+                 .is_turned = kern_conv_is_turned(shape),
+                 .is_channels_last = kern_conv_is_channels_last(shape)};
+    for (int s = 0; s < 2; s++)
+        c.kernel[s] = kern_axis_make(shape->kernel[s], shape->kernel[s]);
+    const kern_axis_t *channels = &plan->axis[CONV_C];
+    c.is_merged = c.is_channels_last && shape->dilation[CONV_COLS] == 1 &&
+                  shape->kernel[CONV_COLS] > 1 && !kern_axis_is_clipped(channels);
+    int64_t row = shape->kernel[CONV_COLS] * channels->tile;
+    c.row = kern_axis_make(row, row);
+    lay_out_image(&c);
+    lay_out_weights(&c);
+    lay_out_tile(&c);
+    return c;
+}
+
+/* ---- terms ---- */
+
+typedef struct terms {
+    kern_term_t term[MOST_TERMS];
+    uint32_t count;
+} terms_t;
+
+static void add(terms_t *list, const kern_axis_t *axis, int64_t stride, bool keep) {
+    list->term[list->count++] = (kern_term_t){axis, stride, keep};
+}
+
+/* Dimensions of k, with the strides of the image or of the weights. */
+static void add_k(const coder_t *c, terms_t *list, bool is_image) {
+    const int64_t *dilation = c->shape->dilation;
+    int64_t kh = is_image ? c->in_stride[CONV_H] * dilation[CONV_ROWS] : c->weight_kernel[CONV_ROWS];
+    int64_t kw = is_image ? c->in_stride[CONV_W] * dilation[CONV_COLS] : c->weight_kernel[CONV_COLS];
+    int64_t channel = is_image ? c->in_stride[CONV_C] : c->weight_stride[CONV_C];
+    const kern_axis_t *channels = axis_of(c, CONV_C);
+    if (!c->is_channels_last) add(list, channels, channel, true);
+    add(list, &c->kernel[CONV_ROWS], kh, false);
+    if (c->is_merged) {
+        add(list, &c->row, channel, true);
+        return;
+    }
+    add(list, &c->kernel[CONV_COLS], kw, false);
+    if (c->is_channels_last) add(list, channels, channel, true);
+}
+
+static void add_pixels(const coder_t *c, terms_t *list, const int64_t *stride, int64_t row_step,
+                       int64_t col_step) {
+    add(list, axis_of(c, CONV_B), stride[CONV_B], false);
+    add(list, axis_of(c, CONV_H), stride[CONV_H] * row_step, false);
+    add(list, axis_of(c, CONV_W), stride[CONV_W] * col_step, true);
+}
+
+static void image_terms(const coder_t *c, terms_t *list) {
+    const int64_t *step = c->shape->stride;
+    if (c->is_turned) add_k(c, list, true);
+    add_pixels(c, list, c->in_stride, step[CONV_ROWS], step[CONV_COLS]);
+    if (!c->is_turned) add_k(c, list, true);
+}
+
+static void weight_terms(const coder_t *c, terms_t *list) {
+    if (c->is_turned) add(list, axis_of(c, CONV_N), c->weight_stride[CONV_N], true);
+    add_k(c, list, false);
+    if (!c->is_turned) add(list, axis_of(c, CONV_N), c->weight_stride[CONV_N], true);
+}
+
+static void result_terms(const coder_t *c, terms_t *list, bool keep) {
+    if (c->is_turned) add(list, axis_of(c, CONV_N), c->tile_stride[CONV_N], keep);
+    add_pixels(c, list, c->tile_stride, 1, 1);
+    list->term[list->count - 1].keep = keep;
+    if (!c->is_turned) add(list, axis_of(c, CONV_N), c->tile_stride[CONV_N], keep);
+}
+
+static uint32_t dims_of(const terms_t *list) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const kern_axis_t *axis = list->term[i].axis;
+        count += axis->tile > 1 || list->term[i].keep || kern_axis_is_clipped(axis);
+    }
+    return count;
+}
+
+static uint32_t k_dims(const coder_t *c) {
+    terms_t list = {.count = 0};
+    add_k(c, &list, true);
+    return dims_of(&list);
+}
+
+bool kern_conv_is_expressible(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan) {
+    coder_t c = coder_of(shape, plan);
+    terms_t image = {.count = 0}, weights = {.count = 0}, result = {.count = 0};
+    image_terms(&c, &image);
+    weight_terms(&c, &weights);
+    result_terms(&c, &result, true);
+    bool fits = dims_of(&image) <= VNPU_MAX_DIMS && dims_of(&weights) <= VNPU_MAX_DIMS &&
+                dims_of(&result) <= VNPU_MAX_DIMS && k_dims(&c) <= 4;
+    /* The image's two windows are clips as well. */
+    uint32_t image_clips = 2, result_clips = 0;
+    for (uint32_t x = 0; x < CONV_AXES; x++) {
+        bool is_clipped = kern_axis_is_clipped(&plan->axis[x]);
+        image_clips += is_clipped && x != CONV_N && x != CONV_H && x != CONV_W;
+        result_clips += is_clipped && x != CONV_C;
+    }
+    for (int s = 0; s < 2; s++) {
+        kern_window_t window = kern_conv_window(shape, plan, s);
+        const kern_axis_t *axis = &plan->axis[s == CONV_ROWS ? CONV_H : CONV_W];
+        fits = fits && kern_window_is_possible(axis, &window);
+    }
+    return fits && image_clips <= 4 && result_clips <= 4;
+}
+
+/* ---- moves ---- */
+
+/* One dimension of a move: an axis, or a window of the image. */
+typedef struct move_dim {
+    kern_term_t far;
+    int64_t near;
+    const kern_window_t *window;
+} move_dim_t;
+
+typedef struct move {
+    uint8_t arg;
+    vnpu_dtype_t dtype;
+    uint32_t sram, count;
+    move_dim_t dim[MOST_TERMS];
+} move_t;
+
+/* A dimension in its place by DRAM stride, the longest first. */
+static void add_dim(move_t *move, const kern_axis_t *axis, int64_t far, int64_t near,
+                    const kern_window_t *window) {
+    uint32_t at = move->count++;
+    for (; at > 0 && move->dim[at - 1].far.stride < far; at--)
+        move->dim[at] = move->dim[at - 1];
+    move->dim[at] = (move_dim_t){{axis, far, false}, near, window};
+}
+
+/* The engine turns a tile whose contiguous direction is another one in DRAM. */
+static bool is_turned_move(const vnpu_ap_t *dram, const vnpu_ap_t *sram) {
+    for (uint32_t d = dram->ndims; d-- > 0;) {
+        if (dram->dim[d].size == 1 || dram->dim[d].stride == 0) continue;
+        for (uint32_t e = 0; e < d; e++) {
+            if (sram->dim[e].size > 1 && sram->dim[e].stride < sram->dim[d].stride) return true;
+        }
+        return false;
+    }
+    return false;
+}
+
+static vnpu_insn_t *emit_move(const coder_t *c, kern_queue_t queue, const move_t *move,
+                              uint8_t level, uint32_t buffers, uint64_t elems) {
+    vnpu_ap_t dram = kern_ap_make(VNPU_SPACE_DRAM, move->dtype, 0),
+              sram = kern_ap_make(VNPU_SPACE_SRAM, move->dtype, move->sram);
+    bool pads = false;
+    for (uint32_t d = 0; d < move->count; d++) {
+        const move_dim_t *dim = &move->dim[d];
+        kern_term_t near = {dim->far.axis, dim->near, false};
+        if (dim->window) {
+            kern_ap_append_window(&dram, dim->far.axis, dim->window, dim->far.stride);
+            kern_ap_dim(&sram, (uint32_t)dim->window->size, dim->near);
+            pads = true;
+        } else {
+            kern_ap_append(&dram, &dim->far, true);
+            kern_ap_append(&sram, &near, false);
+        }
+    }
+    if (dram.ndims == 0) {
+        kern_ap_dim(&dram, 1, 1);
+        kern_ap_dim(&sram, 1, 1);
+    }
+    dram.arg = move->arg;
+    kern_ap_rotate(&sram, level, buffers, padded(elems, move->dtype));
+    kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
+    bool turns = is_turned_move(&dram, &sram);
+    vnpu_insn_t *insn =
+        kern_emit(c->builder, queue, turns ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
+    bool is_store = queue == KERN_STORE;
+    insn->dst = kern_ap(c->builder, is_store ? &dram : &sram);
+    insn->src[0] = kern_ap(c->builder, is_store ? &sram : &dram);
+    if (pads) insn->flags |= VNPU_F_PAD;
+    return insn;
+}
+
+static vnpu_insn_t *load_image(const coder_t *c) {
+    const kern_conv_shape_t *shape = c->shape;
+    move_t move = {.arg = c->arg_in, .dtype = shape->in_dtype, .sram = c->sram_in};
+    kern_window_t window[2];
+    static const uint32_t axes[2] = {CONV_H, CONV_W};
+    add_dim(&move, axis_of(c, CONV_G), shape->in[CONV_G], 0, NULL);
+    add_dim(&move, axis_of(c, CONV_B), shape->in[CONV_B], c->in_stride[CONV_B], NULL);
+    for (int s = 0; s < 2; s++) {
+        const kern_axis_t *axis = axis_of(c, axes[s]);
+        window[s] = kern_conv_window(shape, c->plan, s);
+        /* Tiles that neither overlap nor leave the image are tiles of results. */
+        bool is_plain = window[s].pad == 0 && window[s].size == axis->tile && window[s].step == axis->tile &&
+                        window[s].extent == axis->size;
+        add_dim(&move, axis, shape->in[axes[s]], c->in_stride[axes[s]],
+                is_plain ? NULL : &window[s]);
+    }
+    add_dim(&move, axis_of(c, CONV_C), shape->in[CONV_C], c->in_stride[CONV_C], NULL);
+    return emit_move(c, KERN_LOAD, &move, c->plan->a_level, c->plan->a_buffers, c->image_elems);
+}
+
+/* The panel's c tiles follow each other. */
+static void walk_panel(const coder_t *c, vnpu_ap_t *ap) {
+    const kern_axis_t *channels = axis_of(c, CONV_C);
+    if (!c->plan->is_panel || channels->level == VNPU_NO_LOOP) return;
+    ap->loop_inc[channels->level] = (int32_t)c->chunk_elems;
+}
+
+static uint8_t weight_level(const coder_t *c) {
+    return c->plan->is_panel ? c->plan->panel_level : c->plan->a_level;
+}
+static uint32_t weight_buffers(const kern_conv_plan_t *plan) {
+    return plan->is_panel ? plan->panel_buffers : plan->a_buffers;
+}
+
+static vnpu_insn_t *load_weights(const coder_t *c) {
+    const kern_conv_shape_t *shape = c->shape;
+    move_t move = {.arg = c->arg_weight, .dtype = shape->weight_dtype, .sram = c->sram_weight};
+    add_dim(&move, axis_of(c, CONV_G), shape->weight[CONV_G], 0, NULL);
+    add_dim(&move, axis_of(c, CONV_N), shape->weight[CONV_N], c->weight_stride[CONV_N], NULL);
+    add_dim(&move, axis_of(c, CONV_C), shape->weight[CONV_C], c->weight_stride[CONV_C], NULL);
+    for (int s = 0; s < 2; s++)
+        add_dim(&move, &c->kernel[s], shape->weight_kernel[s], c->weight_kernel[s], NULL);
+    vnpu_insn_t *insn = emit_move(c, KERN_LOAD, &move, weight_level(c), weight_buffers(c->plan),
+                                  c->weight_elems);
+    vnpu_ap_t sram = kern_ap_of(c->builder, insn->dst);
+    walk_panel(c, &sram);
+    insn->dst = kern_ap(c->builder, &sram);
+    return insn;
+}
+
+static vnpu_insn_t *load_bias(const coder_t *c) {
+    const kern_conv_shape_t *shape = c->shape;
+    move_t move = {.arg = c->arg_bias, .dtype = shape->bias_dtype, .sram = c->sram_bias};
+    add_dim(&move, axis_of(c, CONV_G), shape->bias[CONV_G], 0, NULL);
+    add_dim(&move, axis_of(c, CONV_N), shape->bias[CONV_N], 1, NULL);
+    return emit_move(c, KERN_LOAD, &move, c->plan->panel_level, c->plan->panel_buffers,
+                     axis_of(c, CONV_N)->tile);
+}
+
+static vnpu_insn_t *store_out(const coder_t *c) {
+    const kern_conv_shape_t *shape = c->shape;
+    move_t move = {.arg = c->arg_out, .dtype = shape->out_dtype, .sram = c->sram_out};
+    add_dim(&move, axis_of(c, CONV_G), shape->out[CONV_G], 0, NULL);
+    for (uint32_t x = CONV_N; x <= CONV_W; x++)
+        add_dim(&move, axis_of(c, x), shape->out[x], c->tile_stride[x], NULL);
+    return emit_move(c, KERN_STORE, &move, c->plan->tile_level, c->plan->tile_buffers,
+                     c->tile_elems);
+}
+
+/* ---- array ---- */
+
+static void emit_mm(const coder_t *c) {
+    const kern_conv_shape_t *shape = c->shape;
+    const kern_conv_plan_t *plan = c->plan;
+    terms_t image = {.count = 0}, weights = {.count = 0}, result = {.count = 0};
+    image_terms(c, &image);
+    weight_terms(c, &weights);
+    result_terms(c, &result, true);
+    vnpu_ap_t a = kern_ap_terms(VNPU_SPACE_SRAM, shape->in_dtype, c->sram_in, image.term,
+                                image.count, false);
+    vnpu_ap_t w = kern_ap_terms(VNPU_SPACE_SRAM, shape->weight_dtype, c->sram_weight, weights.term,
+                                weights.count, false);
+    vnpu_ap_t d =
+        kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, result.term, result.count, false);
+    kern_ap_rotate(&a, plan->a_level, plan->a_buffers, padded(c->image_elems, shape->in_dtype));
+    kern_ap_rotate(&w, weight_level(c), weight_buffers(plan),
+                   padded(c->weight_elems, shape->weight_dtype));
+    walk_panel(c, &w);
+    kern_ap_rotate(&d, plan->tile_level, plan->tile_buffers, padded(c->tile_elems, VNPU_F32));
+    vnpu_insn_t *insn = kern_emit(c->builder, KERN_MATRIX, VNPU_OP_MM);
+    insn->func = (uint8_t)(k_dims(c) - 1);
+    insn->dst = kern_ap(c->builder, &d);
+    insn->src[c->is_turned ? 1 : 0] = kern_ap(c->builder, &a);
+    insn->src[c->is_turned ? 0 : 1] = kern_ap(c->builder, &w);
+    insn->not_first = level_mask(axis_of(c, CONV_C));
+    kern_wait(insn, c->a.full, plan->is_panel ? 1 : 2);
+    kern_signal(insn, c->a.free, 1);
+    kern_signal(insn, c->result.full, 1);
+}
+
+/* ---- epilogue ---- */
+
+typedef enum place { PLACE_ACC, PLACE_BIAS, PLACE_TEMP, PLACE_OUT } place_t;
+
+static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
+    const kern_conv_plan_t *plan = c->plan;
+    const kern_conv_shape_t *shape = c->shape;
+    terms_t list = {.count = 0};
+    result_terms(c, &list, false);
+    vnpu_ap_t ap = {0};
+    switch (place) {
+    case PLACE_ACC:
+        ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, list.term, list.count, false);
+        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, padded(c->tile_elems, VNPU_F32));
+        break;
+    case PLACE_OUT:
+        ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->out_dtype, c->sram_out, list.term, list.count,
+                           false);
+        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers,
+                       padded(c->tile_elems, shape->out_dtype));
+        break;
+    case PLACE_BIAS:
+        for (uint32_t i = 0; i < list.count; i++)
+            list.term[i].stride = list.term[i].axis == axis_of(c, CONV_N);
+        ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->bias_dtype, c->sram_bias, list.term, list.count,
+                           false);
+        kern_ap_rotate(&ap, plan->panel_level, plan->panel_buffers,
+                       padded(axis_of(c, CONV_N)->tile, shape->bias_dtype));
+        break;
+    case PLACE_TEMP:
+        ap = kern_ap_terms(VNPU_SPACE_SRAM, acc_dtype(shape), c->sram_temp, list.term, list.count,
+                           false);
+        break;
+    }
+    return ap;
+}
+
+static vnpu_insn_t *emit_vector(const coder_t *c, vnpu_op_t op, uint8_t func, place_t dst,
+                                const place_t *src, uint32_t sources) {
+    vnpu_ap_t ap[3] = {place_ap(c, dst)};
+    vnpu_ap_t *list[3] = {&ap[0], &ap[1], &ap[2]};
+    for (uint32_t s = 0; s < sources; s++)
+        ap[s + 1] = place_ap(c, src[s]);
+    kern_ap_merge(list, sources + 1, 0);
+    vnpu_insn_t *insn = kern_emit(c->builder, KERN_VECTOR, op);
+    insn->func = func;
+    insn->dst = kern_ap(c->builder, &ap[0]);
+    for (uint32_t s = 0; s < sources; s++)
+        insn->src[s] = kern_ap(c->builder, &ap[s + 1]);
+    if (acc_dtype(c->shape) == VNPU_I32) insn->flags |= VNPU_F_INTEGER;
+    return insn;
+}
+
+static void emit_epilogue(const coder_t *c) {
+    const kern_conv_shape_t *shape = c->shape;
+    uint8_t activation = kern_gemm_activation(shape->activation);
+    kern_sync_wait(c->builder, KERN_VECTOR, c->out.free, 1);
+    /* In order: the accumulator is read by an instruction after this wait. */
+    kern_sync_wait(c->builder, KERN_VECTOR, c->result.full, axis_of(c, CONV_C)->trips);
+    vnpu_insn_t *insn;
+    if (!shape->has_bias) {
+        insn = emit_vector(c, VNPU_OP_V_UNARY, activation, PLACE_OUT, (place_t[]){PLACE_ACC}, 1);
+        kern_signal(insn, c->result.free, 1);
+        kern_signal(insn, c->out.full, 1);
+        return;
+    }
+    bool has_activation = shape->activation != KERN_ACT_NONE;
+    place_t middle = kern_conv_needs_temp(shape) ? PLACE_TEMP : PLACE_OUT;
+    insn = emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_ADD, middle, (place_t[]){PLACE_ACC, PLACE_BIAS},
+                       2);
+    kern_signal(insn, c->result.free, 1);
+    if (has_activation)
+        insn = emit_vector(c, VNPU_OP_V_UNARY, activation, PLACE_OUT, &middle, 1);
+    kern_signal(insn, c->out.full, 1);
+}
+
+/* ---- program ---- */
+
+static void declare(coder_t *c) {
+    const kern_conv_shape_t *shape = c->shape;
+    const kern_conv_plan_t *plan = c->plan;
+    kern_builder_t *b = c->builder;
+    c->arg_out = kern_arg(b, VNPU_ARG_OUT);
+    c->arg_in = kern_arg(b, VNPU_ARG_IN);
+    c->arg_weight = kern_arg(b, VNPU_ARG_IN);
+    if (shape->has_bias) c->arg_bias = kern_arg(b, VNPU_ARG_IN);
+    c->sram_in =
+        kern_sram(b, plan->a_buffers * kern_align(c->image_elems * vnpu_dtype_bytes(shape->in_dtype)));
+    c->sram_weight =
+        kern_sram(b, weight_buffers(plan) *
+                         kern_align(c->weight_elems * vnpu_dtype_bytes(shape->weight_dtype)));
+    c->sram_out = kern_sram(
+        b, plan->tile_buffers * kern_align(c->tile_elems * vnpu_dtype_bytes(shape->out_dtype)));
+    c->acc = kern_acc(b, plan->tile_buffers * kern_align(c->tile_elems * 4));
+    if (shape->has_bias)
+        c->sram_bias = kern_sram(
+            b, plan->panel_buffers *
+                   kern_align(axis_of(c, CONV_N)->tile * vnpu_dtype_bytes(shape->bias_dtype)));
+    if (kern_conv_needs_temp(shape)) c->sram_temp = kern_sram(b, c->tile_elems * 4);
+    c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
+    c->result = kern_ring(b, KERN_VECTOR, plan->tile_buffers);
+    c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
+    if (plan->is_panel) c->b = kern_ring(b, KERN_VECTOR, plan->panel_buffers);
+    if (shape->has_bias) c->c = kern_ring(b, KERN_VECTOR, plan->panel_buffers);
+}
+
+static void open_axis(const coder_t *c, uint32_t x) {
+    if (axis_of(c, x)->level != VNPU_NO_LOOP) kern_loop(c->builder, axis_of(c, x)->trips);
+}
+static void close_axis(const coder_t *c, uint32_t x) {
+    if (axis_of(c, x)->level != VNPU_NO_LOOP) kern_end(c->builder);
+}
+
+static void emit_products(const coder_t *c) {
+    kern_builder_t *b = c->builder;
+    uint8_t pixel_loops = (uint8_t)(level_mask(axis_of(c, CONV_B)) | level_mask(axis_of(c, CONV_H)) |
+                                    level_mask(axis_of(c, CONV_W)));
+    kern_sync_wait(b, KERN_MATRIX, c->result.free, 1);
+    open_axis(c, CONV_C);
+    if (c->plan->is_panel) {
+        vnpu_insn_t *load = load_weights(c);
+        load->first_only = pixel_loops;
+        kern_signal(load, c->b.full, 1);
+        kern_sync_wait(b, KERN_MATRIX, c->b.full, 1)->first_only = pixel_loops;
+    }
+    vnpu_insn_t *load = load_image(c);
+    kern_wait(load, c->a.free, 1);
+    kern_signal(load, c->a.full, 1);
+    if (!c->plan->is_panel) kern_signal(load_weights(c), c->a.full, 1);
+    emit_mm(c);
+    close_axis(c, CONV_C);
+}
+
+void kern_conv_generate(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan,
+                        kern_builder_t *builder) {
+    coder_t c = coder_of(shape, plan);
+    c.builder = builder;
+    declare(&c);
+    open_axis(&c, CONV_G);
+    open_axis(&c, CONV_N);
+    if (shape->has_bias) {
+        vnpu_insn_t *load = load_bias(&c);
+        kern_wait(load, c.c.free, 1);
+        kern_signal(load, c.c.full, 1);
+        kern_sync_wait(builder, KERN_VECTOR, c.c.full, 1);
+    }
+    if (plan->is_panel) kern_sync_wait(builder, KERN_LOAD, c.b.free, 1);
+    for (uint32_t x = CONV_B; x <= CONV_W; x++)
+        open_axis(&c, x);
+    emit_products(&c);
+    emit_epilogue(&c);
+    vnpu_insn_t *store = store_out(&c);
+    kern_wait(store, c.out.full, 1);
+    kern_signal(store, c.out.free, 1);
+    for (uint32_t x = CONV_B; x <= CONV_W; x++)
+        close_axis(&c, x);
+    /* Every product with this panel is done (the epilogue waited for it), and so is every use of
+     * the bias. */
+    if (plan->is_panel || shape->has_bias) {
+        vnpu_insn_t *fence = kern_emit(builder, KERN_VECTOR, VNPU_OP_FENCE);
+        if (plan->is_panel) kern_signal(fence, c.b.free, 1);
+        if (shape->has_bias) kern_signal(fence, c.c.free, 1);
+    }
+    close_axis(&c, CONV_N);
+    close_axis(&c, CONV_G);
+}
