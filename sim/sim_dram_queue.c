@@ -260,7 +260,16 @@ static choice_t pick(sim_dram_queue_t *queue) {
     return next;
 }
 
+/* A refresh closes rows whose burst has not gone: it is in the window again. */
+static void call_back(sim_dram_queue_t *queue, uint32_t bank, int direction) {
+    if ((queue->called[direction] >> bank & 1) == 0) return;
+    queue->entry[queue->list[bank][direction].hit].is_called = false;
+    queue->bursts[direction]++;
+}
+
 static void close_row(sim_dram_queue_t *queue, uint32_t bank) {
+    call_back(queue, bank, READ);
+    call_back(queue, bank, WRITE);
     queue->open &= ~(UINT64_C(1) << bank);
     queue->spent &= ~(UINT64_C(1) << bank);
     queue->called[READ] &= ~(UINT64_C(1) << bank);
@@ -383,6 +392,11 @@ static bool step(sim_dram_queue_t *queue, uint64_t end, uint64_t *next) {
 
 /* ---- events ---- */
 
+/* What arrives from `now` on is not at the channel before this cycle. */
+static uint64_t decidable(const sim_dram_t *dram, sim_tick_t now) {
+    return sim_clock_cycle_up(&dram->clock, now + dram->frontend_ticks);
+}
+
 /* The event is there before the data of the next command, which is at `cycle` at the earliest; at
  * once after it when a write waits for its place. */
 static void wake(sim_dram_queue_t *queue, uint64_t cycle) {
@@ -394,14 +408,16 @@ static void wake(sim_dram_queue_t *queue, uint64_t cycle) {
         sim_event_cancel(dram->engine, &queue->decide);
     }
     queue->decide_cycle = at;
-    sim_event_schedule(dram->engine, &queue->decide, sim_clock_tick(&dram->clock, at) - 1);
+    sim_tick_t tick = sim_clock_tick(&dram->clock, at) - 1;
+    /* a cycle of one tick or two: not so early that on_decide would not reach the command */
+    if (decidable(dram, tick) <= cycle) tick++;
+    sim_event_schedule(dram->engine, &queue->decide, tick);
 }
 
 static void on_decide(sim_engine_t *engine, sim_event_t *event) {
     sim_dram_queue_t *queue = SIM_CONTAINER_OF(event, sim_dram_queue_t, decide);
     const sim_dram_t *dram = queue->dram;
-    uint64_t end = sim_clock_cycle_up(&dram->clock, sim_now(engine) + dram->frontend_ticks);
-    uint64_t next;
+    uint64_t end = decidable(dram, sim_now(engine)), next;
     while (step(queue, end, &next))
         ;
     if (next != UINT64_MAX) wake(queue, next);

@@ -325,6 +325,75 @@ Test(dram_queue, writes_wait_for_a_batch) {
     cr_assert_gt(fickle, window);
 }
 
+/* ---- nothing is lost ----------------------------------------------------- */
+
+enum { STRESS = 400 };
+
+typedef struct traffic {
+    access_t access[STRESS];
+} traffic_t;
+
+static void expect_ended(const traffic_t *traffic, uint32_t count, const char *overrides) {
+    for (uint32_t i = 0; i < count; i++)
+        cr_assert_eq(traffic->access[i].done, 1, "%s: request %u", overrides, i);
+}
+
+static void on_ended(sim_engine_t *engine, sim_event_t *event) {
+    (void)engine;
+    access_t *access = SIM_CONTAINER_OF(event, access_t, event);
+    cr_assert_eq(access->done++, 0);
+}
+
+/* Small groups of reads and writes with pauses: directions turn, and refreshes come between an
+ * activate and its column command. Each group has ended when nothing is left to happen. */
+static void all_end(const char *overrides, uint64_t seed) {
+    static traffic_t traffic;
+    bench_t bench = bench_new(overrides);
+    uint64_t random = seed, tick;
+    for (uint32_t i = 0; i < STRESS; i++) {
+        access_t *access = &traffic.access[i];
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t bits = random >> 24;
+        if (bits % 4 == 0) {
+            (void)sim_engine_run(bench.engine);
+            expect_ended(&traffic, i, overrides);
+        }
+        if (bits % 4 < 3) {
+            tick = sim_now(bench.engine) + 1 + bits / 4 % 700;
+            sim_event_schedule(bench.engine, &bench.timer, tick);
+            (void)sim_engine_run_until(bench.engine, tick);
+        }
+        *access = (access_t){0};
+        sim_event_init(&access->event, SIM_PHASE_COMPLETE, on_ended);
+        sim_dram_begin(bench.dram, &access->request, bits / 64 % 3 == 0, &access->event, 0);
+        sim_dram_add(bench.dram, &access->request, (bits >> 10) % (1 << 20) & ~UINT64_C(31),
+                     32 * (1 + (bits >> 32) % 8));
+        sim_dram_end(bench.dram, &access->request);
+    }
+    (void)sim_engine_run(bench.engine);
+    expect_ended(&traffic, STRESS, overrides);
+    bench_fini(&bench);
+}
+
+Test(dram_queue, every_request_ends) {
+    static const char *const clocks[] = {"800MHz", "1.6GHz", "4.8GHz", "8GHz"};
+    static const char *const others[] = {
+        "dram.window=8", "dram.window=2,dram.page=closed", "dram.window=32,dram.max_row_hits=2",
+        "dram.window=8,dram.write_high=1/8,dram.write_low=1/8"};
+    static const char *const refreshes[] = {
+        "dram.trefi=0", "dram.trefi=300,dram.trfc=120",
+        "dram.refresh=per_bank,dram.trefipb=60,dram.trfcpb=40,dram.trrefd=4"};
+    for (size_t c = 0; c < sizeof clocks / sizeof clocks[0]; c++)
+        for (size_t o = 0; o < sizeof others / sizeof others[0]; o++)
+            for (size_t r = 0; r < sizeof refreshes / sizeof refreshes[0]; r++)
+                for (uint64_t seed = 1; seed <= 10; seed++) {
+                    char overrides[400];
+                    (void)snprintf(overrides, sizeof overrides, BARE "dram.clock=%s,%s,%s",
+                                   clocks[c], others[o], refreshes[r]);
+                    all_end(overrides, seed);
+                }
+}
+
 Test(dram_queue, large_requests_are_cut_into_trains) {
     /* 4 KiB in four bank groups: a burst every two cycles, as in order */
     bench_t bench = bench_new("dram.channels=1,dram.bytes=64MiB,dram.frontend=0ps,dram.hash=false,"
