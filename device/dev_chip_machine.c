@@ -48,7 +48,8 @@ void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_
         .matrix_switch_cycles = c->matrix.switch_cycles, .matrix_has_full_folds = c->matrix.has_full_folds,
         .matrix_f32_pieces = c->matrix_f32_pieces,
         .num_classes = m->num_classes, .class_index = class_index, .first_core = c->first_core, .chip_cores = m->cores,
-        .layout_tile = {m->layout_tile[0], m->layout_tile[1]}, .mapping_profile = m->mapping_profile};
+        .layout_tile = {m->layout_tile[0], m->layout_tile[1]}, .mapping_profile = m->mapping_profile,
+        .dma_accumulator_bytes_per_cycle = c->dma.accumulator_bytes_per_cycle};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
         p->matrix_rate_num[d] = c->matrix_rate[d].num;
         p->matrix_rate_den[d] = c->matrix_rate[d].den;

@@ -525,7 +525,8 @@ static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
     for (uint32_t d = 0; d < cls->dma_queues && status == SIM_OK; d++) {
         sim_dma_spec_t spec = cls->dma;
         spec.network = d % sim_noc_networks(timing->noc);
-        status = sim_dma_create(timing->engine, &spec, timing->dram, timing->noc, index, &core->sram, &core->dma[d]);
+        status = sim_dma_create(timing->engine, &spec, timing->dram, timing->noc, index, &core->sram, &core->acc,
+                                &core->dma[d]);
     }
     return status;
 }

@@ -45,6 +45,7 @@ void timing_energy_vector(timing_core_t *core, const sim_vector_op_t *op, uint64
 
 void timing_energy_dma(timing_core_t *core, const sim_dma_op_t *op) {
     actions_of(core)[VNPU_ENERGY_DMA].count[SIM_ENERGY_SRAM_BYTE] += op->sram_bytes;
+    actions_of(core)[VNPU_ENERGY_DMA].count[SIM_ENERGY_ACC_BYTE] += op->acc_bytes;
 }
 
 void timing_energy_end(dev_timing_t *timing, dev_record_t *record) {

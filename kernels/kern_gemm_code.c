@@ -167,6 +167,11 @@ static vnpu_insn_t *store_out(const coder_t *c) {
     return emit_move(c, KERN_STORE, &move);
 }
 
+/* Who takes results out of the accumulator. */
+static kern_queue_t consumer_of(const coder_t *c) {
+    return c->shape->is_direct ? KERN_STORE : KERN_VECTOR;
+}
+
 /* ---- array ---- */
 
 static void emit_mm(const coder_t *c) {
@@ -268,6 +273,23 @@ uint8_t kern_gemm_activation(kern_activation_t activation) {
     return VNPU_U_COPY;
 }
 
+/* From the accumulator to DRAM, cast on the way. */
+static void emit_direct_store(const coder_t *c) {
+    const kern_axis_t *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N);
+    const int64_t *stride = c->shape->out;
+    kern_term_t term[3] = {
+        {axis_of(c, GEMM_B), stride[0], false}, {m, stride[1], false}, {n, stride[2], false}};
+    vnpu_ap_t far = kern_ap_terms(VNPU_SPACE_DRAM, c->shape->out_dtype, 0, term, 3, true);
+    far.arg = c->arg_out;
+    vnpu_ap_t near = place_ap(c, PLACE_ACC);
+    kern_ap_merge((vnpu_ap_t *[]){&far, &near}, 2, 0);
+    kern_sync_wait(c->builder, KERN_STORE, c->result.full, axis_of(c, GEMM_K)->trips);
+    vnpu_insn_t *store = kern_emit(c->builder, KERN_STORE, VNPU_OP_DMA_COPY);
+    store->dst = kern_ap(c->builder, &far);
+    store->src[0] = kern_ap(c->builder, &near);
+    kern_signal(store, c->result.free, 1);
+}
+
 /* alpha * acc + beta * c into `dst`; returns the instruction that reads the accumulator. */
 static vnpu_insn_t *emit_scale(const coder_t *c, place_t dst) {
     const kern_gemm_shape_t *shape = c->shape;
@@ -351,8 +373,9 @@ static void declare(coder_t *c) {
         kern_sram(b, a_buffers(c) * kern_align(a_elems(c) * vnpu_dtype_bytes(shape->a_dtype)));
     c->sram_b = kern_sram(b, weight_buffers *
                                  kern_align(weight_elems(c) * vnpu_dtype_bytes(shape->b_dtype)));
-    c->sram_out =
-        kern_sram(b, plan->tile_buffers * kern_align(m * n * vnpu_dtype_bytes(shape->out_dtype)));
+    if (!shape->is_direct)
+        c->sram_out = kern_sram(
+            b, plan->tile_buffers * kern_align(m * n * vnpu_dtype_bytes(shape->out_dtype)));
     c->acc = kern_acc(b, plan->tile_buffers * kern_align(m * n * 4));
     bool is_row = kern_gemm_has_row(shape);
     uint32_t c_buffers = is_row ? plan->panel_buffers : plan->tile_buffers;
@@ -361,10 +384,10 @@ static void declare(coder_t *c) {
             b, c_buffers * kern_align((is_row ? n : m * n) * vnpu_dtype_bytes(shape->c_dtype)));
     if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
     c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
-    c->result = kern_ring(b, KERN_VECTOR, plan->tile_buffers);
-    c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
-    if (plan->is_a_fixed) c->fixed = kern_ring(b, KERN_VECTOR, plan->fixed_buffers);
-    if (plan->is_panel) c->b = kern_ring(b, KERN_VECTOR, plan->panel_buffers);
+    c->result = kern_ring(b, consumer_of(c), plan->tile_buffers);
+    if (!shape->is_direct) c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
+    if (plan->is_a_fixed) c->fixed = kern_ring(b, consumer_of(c), plan->fixed_buffers);
+    if (plan->is_panel) c->b = kern_ring(b, consumer_of(c), plan->panel_buffers);
     if (shape->has_c) c->c = kern_ring(b, KERN_VECTOR, c_buffers);
 }
 
@@ -421,20 +444,24 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
         kern_wait(load, c.c.free, 1);
         kern_signal(load, c.c.full, 1);
     }
-    emit_epilogue(&c);
-    vnpu_insn_t *store = store_out(&c);
-    kern_wait(store, c.out.full, 1);
-    kern_signal(store, c.out.free, 1);
+    if (shape->is_direct) {
+        emit_direct_store(&c);
+    } else {
+        emit_epilogue(&c);
+        vnpu_insn_t *store = store_out(&c);
+        kern_wait(store, c.out.full, 1);
+        kern_signal(store, c.out.free, 1);
+    }
     close_axis(&c, GEMM_M);
     /* Every product with this panel is done (the epilogue waited for it), and so is every use of
      * the bias. */
     if (plan->is_panel || has_row) {
-        vnpu_insn_t *fence = kern_emit(builder, KERN_VECTOR, VNPU_OP_FENCE);
+        vnpu_insn_t *fence = kern_emit(builder, consumer_of(&c), VNPU_OP_FENCE);
         if (plan->is_panel) kern_signal(fence, c.b.free, 1);
         if (has_row) kern_signal(fence, c.c.free, 1);
     }
     close_axis(&c, GEMM_N);
     if (plan->is_a_fixed)
-        kern_sync_signal(builder, KERN_VECTOR, c.fixed.free, 1); /* its products were waited for */
+        kern_sync_signal(builder, consumer_of(&c), c.fixed.free, 1); /* it waited for all products */
     close_axis(&c, GEMM_B);
 }

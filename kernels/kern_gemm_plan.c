@@ -43,7 +43,8 @@ uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_pl
     if (plan->is_panel) weights *= k->trips;
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
     uint64_t bytes = a + weight_buffers * kern_align(weights);
-    bytes += plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->out_dtype));
+    if (!shape->is_direct)
+        bytes += plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->out_dtype));
     if (kern_gemm_has_row(shape)) {
         bytes += plan->panel_buffers * kern_align((uint64_t)n->tile * elem(shape->c_dtype));
     } else if (shape->has_c) {
@@ -104,6 +105,7 @@ static uint64_t run_bytes(uint64_t rows, int64_t row_stride, uint64_t cols, int6
 
 static uint64_t epilogue_cycles(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                                 uint64_t m, uint64_t n) {
+    if (shape->is_direct) return 0;
     uint64_t cycles = 0;
     if (shape->has_c) cycles += kern_cost_vector(machine, m, n, KERN_CLASS_ALU);
     if (shape->has_alpha) cycles += kern_cost_vector(machine, m, n, KERN_CLASS_MUL);
@@ -131,6 +133,8 @@ static traffic_t traffic_of(const vnpu_machine_t *machine, const kern_gemm_shape
     uint64_t b = kern_cost_dma(machine, n * k * eb, run_bytes(k, shape->b[1], n, shape->b[2], eb));
     uint64_t o =
         kern_cost_dma(machine, m * n * eo, run_bytes(m, shape->out[1], n, shape->out[2], eo));
+    if (shape->is_direct)
+        o = max64(o, kern_ceil_div(4 * m * n, machine->dma_accumulator_bytes_per_cycle));
     /* Last tiles are clipped: scale the tile counts to the elements that there are. */
     uint64_t mi = share(&axis[GEMM_M]), ni = share(&axis[GEMM_N]),
              ki = (uint64_t)shape->size[GEMM_K];

@@ -13,11 +13,12 @@ struct request {
     sim_event_t event;
     sim_dma_t *unit;
     sim_dma_op_t *op;
-    request_t *next;     /* free list, or the queue of the scratchpad port */
+    request_t *next;     /* free list, or the queue of the ports */
     sim_dma_walk_t walk; /* at the first piece */
     sim_dram_request_t memory;
     uint64_t bytes; /* as memory and interconnect see it */
-    uint64_t sram_bytes, data_cycles, engine_cycles;
+    uint64_t local_bytes; /* through the port of scratchpad or accumulator */
+    uint64_t data_cycles, engine_cycles;
     sim_tick_t slot_end; /* the engine is done with it */
     sim_tick_t entered;  /* the stage that it is in */
 };
@@ -35,7 +36,7 @@ struct sim_dma {
     sim_dram_t *dram;
     sim_noc_t *noc;
     uint32_t port;
-    sim_share_t *sram;
+    sim_share_t *sram, *acc;
     /* Transfers that have begun, in order: those that have issued their requests and wait for the
      * last data, the one that issues, those whose descriptors are fetched ahead. */
     sim_dma_op_t *oldest, *current, *newest;
@@ -47,8 +48,8 @@ struct sim_dma {
     request_t *built; /* the next request to issue */
     uint64_t in_flight_bytes;
     uint32_t in_flight_requests;
-    request_t *sram_head, *sram_tail;
-    sim_stream_t sram_stream; /* the port serves one request at a time */
+    request_t *local_head, *local_tail;
+    sim_stream_t local_stream; /* the ports serve one request at a time */
     request_t *free_request;
     chunk_t *chunk;
 };
@@ -150,11 +151,18 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
     }
     op->walk = pieces.walk;
     request->bytes = pieces.bytes;
+    uint64_t total = op->total_bytes;
+    if (op->sram_bytes > 0) total = op->sram_bytes;
+    if (op->acc_bytes > 0) total = op->acc_bytes;
+    uint64_t moved = (uint64_t)((wide_t)total * op->moved_bytes / op->total_bytes);
+    if (op->acc_bytes > 0) {
+        uint64_t rate = unit->spec.accumulator_bytes_per_cycle;
+        uint64_t cycles = (moved + rate - 1) / rate - (op->local_moved_bytes + rate - 1) / rate;
+        if (cycles > request->data_cycles) request->data_cycles = cycles;
+    }
     request->engine_cycles += request->data_cycles;
-    uint64_t sram_total = op->sram_bytes > 0 ? op->sram_bytes : op->total_bytes;
-    uint64_t sram_moved = (uint64_t)((wide_t)sram_total * op->moved_bytes / op->total_bytes);
-    request->sram_bytes = sram_moved - op->sram_moved_bytes;
-    op->sram_moved_bytes = sram_moved;
+    request->local_bytes = moved - op->local_moved_bytes;
+    op->local_moved_bytes = moved;
     return request;
 }
 
@@ -428,39 +436,43 @@ static void on_write_read_out(sim_engine_t *engine, sim_event_t *event) {
     go_on(request, on_write_arrived, arrival);
 }
 
-static void serve_sram(sim_dma_t *unit) {
-    request_t *request = unit->sram_head;
-    sim_stream_t *stream = &unit->sram_stream;
-    stream->owner = request;
-    stream->bytes = request->sram_bytes;
-    stream->min_ticks = sim_clock_tick(&unit->spec.clock, request->data_cycles);
-    sim_share_start(unit->sram, stream);
+static sim_share_t *port_of(const sim_dma_t *unit, const sim_dma_op_t *op) {
+    return op->acc_bytes > 0 ? unit->acc : unit->sram;
 }
 
-static void on_sram_end(sim_engine_t *engine, sim_stream_t *stream) {
+static void serve_local(sim_dma_t *unit) {
+    request_t *request = unit->local_head;
+    sim_stream_t *stream = &unit->local_stream;
+    stream->owner = request;
+    stream->bytes = request->local_bytes;
+    stream->min_ticks = sim_clock_tick(&unit->spec.clock, request->data_cycles);
+    sim_share_start(port_of(unit, request->op), stream);
+}
+
+static void on_local_end(sim_engine_t *engine, sim_stream_t *stream) {
     request_t *request = stream->owner;
     sim_dma_t *unit = request->unit;
     sim_tick_t now = sim_now(engine);
     request->op->waited[WAIT_SRAM] += now - request->entered - stream->min_ticks;
-    unit->sram_head = request->next;
-    if (unit->sram_head != NULL) serve_sram(unit);
+    unit->local_head = request->next;
+    if (unit->local_head != NULL) serve_local(unit);
     if (request->op->kind == SIM_DMA_WRITE)
         go_on(request, on_write_read_out, later(now, request->slot_end));
     else
         finish(request, now);
 }
 
-static void on_sram(sim_engine_t *engine, sim_event_t *event) {
+static void on_local(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
     request->entered = sim_now(engine);
     request->next = NULL;
-    if (unit->sram_head != NULL) {
-        unit->sram_tail->next = request;
-        unit->sram_tail = request;
+    if (unit->local_head != NULL) {
+        unit->local_tail->next = request;
+        unit->local_tail = request;
     } else {
-        unit->sram_head = unit->sram_tail = request;
-        serve_sram(unit);
+        unit->local_head = unit->local_tail = request;
+        serve_local(unit);
     }
 }
 
@@ -476,7 +488,7 @@ static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
         return;
     }
     sim_tick_t data = sim_clock_tick(&unit->spec.clock, request->data_cycles);
-    go_on(request, on_sram, arrival - now > data ? arrival - data : now);
+    go_on(request, on_local, arrival - now > data ? arrival - data : now);
 }
 
 static void on_read_at_dram(sim_engine_t *engine, sim_event_t *event) {
@@ -493,8 +505,8 @@ static void enter(sim_dma_t *unit, request_t *request) {
     if (request->op->kind == SIM_DMA_READ) {
         bool has_request = unit->noc != NULL && sim_noc_has_requests(unit->noc);
         go_on(request, on_read_at_dram, has_request ? send(unit, request, true, false) : now);
-    } else if (unit->sram != NULL) {
-        on_sram(unit->engine, &request->event);
+    } else if (port_of(unit, request->op) != NULL) {
+        on_local(unit->engine, &request->event);
     } else if (request->op->kind == SIM_DMA_WRITE) {
         go_on(request, on_write_read_out, request->slot_end);
     } else {
@@ -552,7 +564,10 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
         sim_dma_walk_strided(&op->walk, op->base, op->ndims, op->size, op->stride, op->run_bytes);
     op->walk.longest = unit->spec.max_run_bytes;
     op->total_bytes = op->walk.run_bytes * op->walk.runs_left;
-    op->moved_bytes = op->sram_moved_bytes = 0;
+    bool has_way = op->kind == SIM_DMA_WRITE && unit->spec.accumulator_bytes_per_cycle > 0;
+    if (op->acc_bytes > 0 && !has_way)
+        sim_bug("sim_dma", sim_now(unit->engine), "no way from the accumulator");
+    op->moved_bytes = op->local_moved_bytes = 0;
     for (int i = 0; i < 3; i++)
         op->waited[i] = 0;
     op->in_flight = 0;
@@ -582,7 +597,7 @@ static bool is_valid(const sim_dma_spec_t *spec) {
 }
 
 sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
-                            sim_noc_t *noc, uint32_t port, sim_share_t *sram,
+                            sim_noc_t *noc, uint32_t port, sim_share_t *sram, sim_share_t *acc,
                             sim_dma_t **out_unit) {
     *out_unit = NULL;
     if (!is_valid(spec)) return SIM_ERROR_INVALID_VALUE;
@@ -599,6 +614,7 @@ sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, si
     unit->noc = noc;
     unit->port = port;
     unit->sram = sram;
+    unit->acc = acc;
     if (dram != NULL) sim_dram_attach(dram, engine);
     unit->chunk = chunk;
     sim_event_init(&unit->issue_event, SIM_PHASE_ISSUE, on_issue);
@@ -623,14 +639,16 @@ void sim_dma_reset(sim_dma_t *unit) {
     unit->oldest = unit->newest = unit->current = unit->waiting = NULL;
     unit->begun = unit->in_flight_requests = 0;
     unit->issue_cycle = unit->last_end = unit->in_flight_bytes = 0;
-    unit->built = unit->sram_head = unit->sram_tail = unit->free_request = NULL;
-    unit->sram_stream = (sim_stream_t){.on_end = on_sram_end};
+    unit->built = unit->local_head = unit->local_tail = unit->free_request = NULL;
+    unit->local_stream = (sim_stream_t){.on_end = on_local_end};
     for (chunk_t *chunk = unit->chunk; chunk != NULL; chunk = chunk->next)
         add_requests(unit, chunk);
 }
 
 sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t *out_spec) {
     *out_spec = (sim_dma_spec_t){
+        .accumulator_bytes_per_cycle =
+            (uint32_t)sim_config_u64(config, "dma.accumulator_bytes_per_cycle"),
         .bytes_per_cycle = (uint32_t)sim_config_u64(config, "dma.bytes_per_cycle"),
         .descriptor_cycles = (uint32_t)sim_config_u64(config, "dma.descriptor_cycles"),
         .run_cycles = (uint32_t)sim_config_u64(config, "dma.run_cycles"),

@@ -14,7 +14,8 @@
  *      (0: none). With aligned_requests a request is a power of two of words of bytes_per_cycle,
  *      aligned to its own size, of one run: of those that begin it the one that holds most of what
  *      is left, the smaller where two hold as much. The whole of it passes memory and interconnect
- *      (TileLink, AXI),
+ *      (TileLink, AXI). Results that a write takes out of the accumulator come at
+ *      accumulator_bytes_per_cycle, where that is slower than the data that they become,
  *   3. holds at most outstanding_bytes and outstanding_requests (0: any number) in flight (Little:
  *      throughput <= outstanding / latency),
  *   4. each request passes DRAM, interconnect and scratchpad port (reads; writes the other way:
@@ -35,7 +36,8 @@
  * its descriptor, at least one cycle.
  *
  * Causes: USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor as far as nothing
- * else was issued, runs, short last words, factors) DMA_SETUP; the rest of [start, end) is split over DRAM, NOC and SRAM_CONFLICT in
+ * else was issued, runs, short last words, factors) DMA_SETUP; the rest of [start, end) is split
+ * over DRAM, NOC and SRAM_CONFLICT in
  * proportion to the time that its requests waited in each (remainder to DRAM). The completion gap
  * [end, done) is the caller's.
  */
@@ -50,6 +52,7 @@
 #include "sim/sim_share.h"
 
 typedef struct sim_dma_spec {
+    uint32_t accumulator_bytes_per_cycle; /* 0: the engines do not reach the accumulator */
     uint32_t bytes_per_cycle, descriptor_cycles, run_cycles, completion_cycles;
     uint64_t request_bytes, max_run_bytes, outstanding_bytes;
     uint32_t outstanding_requests;
@@ -83,11 +86,12 @@ typedef struct sim_dma_op {
     const uint64_t *row_address;
     uint64_t row_count;
     uint64_t sram_bytes; /* bytes through the scratchpad port (0: as many as the runs have) */
+    uint64_t acc_bytes;  /* > 0: a write out of the accumulator, this many bytes through its port */
     /* private */
     struct sim_dma_op *next; /* in order of submission */
     sim_dma_walk_t walk;
     sim_event_t event;
-    uint64_t total_bytes, moved_bytes, sram_moved_bytes, engine_cycles;
+    uint64_t total_bytes, moved_bytes, local_moved_bytes, engine_cycles;
     sim_tick_t begin, not_before, waited[3];
     uint64_t ready_cycle; /* the descriptor is there */
     uint32_t in_flight;
@@ -95,9 +99,9 @@ typedef struct sim_dma_op {
 } sim_dma_op_t;
 
 typedef struct sim_dma sim_dma_t;
-/* port: the core's. dram, noc, sram may be NULL (ideal). All borrowed. */
+/* port: the core's. dram, noc, sram, acc may be NULL (ideal). All borrowed. */
 sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
-                            sim_noc_t *noc, uint32_t port, sim_share_t *sram,
+                            sim_noc_t *noc, uint32_t port, sim_share_t *sram, sim_share_t *acc,
                             sim_dma_t **out_unit) SIM_MUST_USE;
 void sim_dma_destroy(sim_dma_t *unit);
 void sim_dma_reset(sim_dma_t *unit);

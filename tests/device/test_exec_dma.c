@@ -483,3 +483,72 @@ Test(exec_dma, timing_mode_follows_indices_of_a_float_table) {
     }
     env_close(&run.env);
 }
+
+/* ---- out of the accumulator ---- */
+
+/* Values go to the accumulator by the vector unit and from there to DRAM, cast on the way. */
+static void check_from_acc(dev_exec_options_t options, vnpu_dtype_t from, vnpu_dtype_t to) {
+    enum { ROWS = 9, COLS = 21, PITCH = 40 };
+    exec_env_t env;
+    env_open(&env, 1, options);
+    env.machine.cls[0].dma.accumulator_bytes_per_cycle = 64;
+    static prog_t prog;
+    memset(&prog, 0, sizeof prog);
+    prog.sram_bytes = prog.acc_bytes = 4 * ROWS * COLS;
+    prog.num_sems = 2;
+    uint32_t dma = prog_queue(&prog, VNPU_QUEUE_DMA, 0),
+             vector = prog_queue(&prog, VNPU_QUEUE_VECTOR, 0);
+    uint8_t in = prog_arg(&prog, VNPU_ARG_IN), out = prog_arg(&prog, VNPU_ARG_OUT);
+    vnpu_ap_t wide = ap_dense(VNPU_SPACE_DRAM, to, 0, ROWS, COLS, 0);
+    wide.dim[0].stride = PITCH;
+    vnpu_insn_t *load = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
+    load->dst = prog_ap(&prog, ap_dense(VNPU_SPACE_SRAM, from, 0, ROWS, COLS, 0));
+    load->src[0] =
+        prog_ap(&prog, ap_arg(ap_dense(VNPU_SPACE_DRAM, from, 0, ROWS, COLS, 0), in));
+    insn_signal(load, 0, 0, 1);
+    vnpu_insn_t *move = prog_insn(&prog, vector, VNPU_OP_V_UNARY);
+    move->func = VNPU_U_COPY;
+    if (from == VNPU_I32) move->flags = VNPU_F_INTEGER;
+    move->dst = prog_ap(&prog, ap_dense(VNPU_SPACE_ACC, from, 0, ROWS, COLS, 0));
+    move->src[0] = load->dst;
+    insn_wait(move, 0, 0, 1);
+    insn_signal(move, 0, 1, 1);
+    vnpu_insn_t *store = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
+    store->dst = prog_ap(&prog, ap_arg(wide, out));
+    store->src[0] = move->dst;
+    insn_wait(store, 0, 1, 1);
+    dev_program_t *program = prog_load(&prog, &env.machine);
+    dev_launch_t launch = launch_of(program, &env.machine, 1, 1);
+    launch.arg[0] = env_alloc(&env, 4 * ROWS * COLS);
+    launch.arg[1] = env_alloc(&env, 4 * ROWS * PITCH);
+    uint8_t *source = env_host(&env, launch.arg[0], 4 * ROWS * COLS),
+            *result = env_host(&env, launch.arg[1], 4 * ROWS * PITCH);
+    memset(result, 0x55, 4 * ROWS * PITCH);
+    static uint8_t values[BUFFER];
+    fill_values(values, (uint8_t)from, 5);
+    memcpy(source, values, 4 * ROWS * COLS);
+    sim_error_t err = {0};
+    cr_assert_eq(dev_exec_run(env.exec, TEST_OWNER, &launch, &err), SIM_OK, "%s", err.text);
+    uint32_t bytes = vnpu_dtype_bytes(to);
+    for (uint32_t r = 0; r < ROWS; r++)
+        for (uint32_t c = 0; c < PITCH; c++) {
+            uint8_t want[8];
+            memset(want, 0x55, sizeof want);
+            if (c < COLS)
+                move_element(want, (uint8_t)to, source + 4 * (r * COLS + c), (uint8_t)from, false);
+            cr_assert_arr_eq(result + bytes * (r * PITCH + c), want, bytes, "row %u column %u", r, c);
+        }
+    dev_program_destroy(program);
+    env_close(&env);
+}
+
+Test(exec_dma, results_leave_the_accumulator_cast) {
+    const dev_exec_options_t modes[] = {{.threads = 1},
+                                        {.threads = 1, .mode = DEV_EXEC_CHAOS, .seed = 3}};
+    for (int i = 0; i < 2; i++) {
+        check_from_acc(modes[i], VNPU_I32, VNPU_I8);
+        check_from_acc(modes[i], VNPU_I32, VNPU_I32);
+        check_from_acc(modes[i], VNPU_F32, VNPU_BF16);
+        check_from_acc(modes[i], VNPU_F32, VNPU_F32);
+    }
+}

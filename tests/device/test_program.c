@@ -169,6 +169,8 @@ Test(validator, dma) {
         {D "loop 3\n dma_copy dst=near_clip src0=far_clip\n endloop", NULL},
         {D "dma_copy dst=far src0=far_in", "dma_copy: DRAM to DRAM"},
         {D "dma_copy dst=sums src0=sums", "dma_copy: dst: cannot be in acc"},
+        {D "dma_copy dst=near src0=sums", "dma_copy: src0: cannot be in acc"},
+        {D "dma_transpose dst=far src0=sums", "dma_transpose: src0: cannot be in acc"},
         {D "dma_copy dst=near src0=count", "dma_copy: src0: cannot be in iota"},
         {D "dma_copy dst=near src0=scalar", "dma_copy: src0: cannot be in arg"},
         {D "dma_copy dst=near33 src0=far", "dst dimension 1 has size 33, src0 dimension 1 has 32"},

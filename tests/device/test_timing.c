@@ -242,6 +242,37 @@ Test(timing, a_missing_signal_is_a_deadlock_that_names_waiter_and_semaphore) {
     bench_close(&bench);
 }
 
+/* 16 x 16 results of four bytes at 40 bytes a cycle, as bf16; without the key the program is refused. */
+Test(timing, results_go_from_the_accumulator_to_dram) {
+    static const char TEXT[] = ".program out\n.arg z out\n.acc 1024\n.ap c acc f32 dims=[16:16, 16:1]\n"
+                               ".ap far dram bf16 arg=z dims=[16:16, 16:1]\n.queue dma0\ndma_copy dst=far src0=c\n";
+    bench_t bench;
+    uint64_t cycles[2];
+    for (int i = 0; i < 2; i++) {
+        bench_open(&bench, i == 0 ? "dma.accumulator_bytes_per_cycle=4 B" : "dma.accumulator_bytes_per_cycle=8 B,energy.acc_byte=3");
+        dev_record_t record;
+        sim_error_t err = {0};
+        cr_assert_eq(bench_try(&bench, TEXT, 1, &record, &err), SIM_OK, "%s", err.text);
+        cr_assert_eq(record.dram_written_bytes, 16 * 16 * 2);
+        if (i == 1) cr_assert_eq(record.energy_fj[VNPU_ENERGY_DMA], 3 * 16 * 16 * 4);
+        dev_record_free(&record);
+        cycles[i] = bench_cycles(&bench, TEXT, 1);
+        bench_close(&bench);
+    }
+    /* One request: the accumulator is read, then the data goes. */
+    cr_assert_eq(cycles[0] - cycles[1], 1024 / 4 - 1024 / 8);
+    bench_open(&bench, NULL);
+    void *image;
+    size_t bytes;
+    dev_program_t *program;
+    sim_error_t err = {0};
+    cr_assert_eq(dev_asm_assemble(TEXT, "test", &image, &bytes, &err), SIM_OK, "%s", err.text);
+    cr_assert_eq(dev_program_load(image, bytes, &bench.machine, &program, &err), SIM_ERROR_UNSUPPORTED);
+    cr_assert_not_null(strstr(err.text, "dma_copy: src0: the DMA engines of this device do not reach acc"), "%s", err.text);
+    free(image);
+    bench_close(&bench);
+}
+
 /* --- energy ------------------------------------------------------------------------------------------------------- */
 
 #define ENERGY_PROGRAM                                                                                                    \

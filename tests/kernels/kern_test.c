@@ -9,10 +9,11 @@ const machine_case_t test_machines[] = {
     {"tiny", NULL, DEV_EXEC_VALUES},
     {"tiny", "dma.queues=1", DEV_EXEC_VALUES},
     {"tiny",
-     "dma.queues=1,grid.cores=2,class vec.count=3,class vec.workers=2,class vec.matrix.count=0,"
+     "dma.queues=1,grid.cores=2,dma.accumulator_bytes_per_cycle=32 B,class vec.count=3,"
+     "class vec.workers=2,class vec.matrix.count=0,"
      "class vec.vector.lanes=64,class vec.dma.queues=2,class vec.sram.bytes=48 KiB",
      DEV_EXEC_CHAOS},
-    {"tiny", "grid.cores=3", DEV_EXEC_CHAOS},
+    {"tiny", "grid.cores=3,dma.accumulator_bytes_per_cycle=64 B", DEV_EXEC_CHAOS},
     {"tiny", "mapping.profile=xla-like", DEV_EXEC_CHAOS},
 };
 const uint32_t test_num_machines = sizeof test_machines / sizeof test_machines[0];

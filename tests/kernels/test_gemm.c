@@ -147,6 +147,29 @@ Test(gemm, empty_and_zero_k) {
     test_close(context);
 }
 
+static bool last_program_has(vnpu_queue_kind_t kind) {
+    const dev_program_t *program = shim_last_launch()->program;
+    for (uint32_t q = 0; q < program->header.num_queues; q++)
+        if (program->queue[q].kind == kind) return true;
+    return false;
+}
+
+/* A chip whose DMA engines reach the accumulator: an epilogue only where something is computed. */
+Test(gemm, results_leave_the_accumulator_directly) {
+    static const gemm_case_t g = {1, 30, 20, 40};
+    for (int way = 0; way < 2; way++) {
+        shim_open("tiny", way ? "dma.accumulator_bytes_per_cycle=32 B" : NULL, DEV_EXEC_VALUES, 1);
+        kern_context_t *context = NULL;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        run_case(context, &g, 0);
+        cr_assert_eq(last_program_has(VNPU_QUEUE_VECTOR), !way);
+        run_case(context, &g, 32); /* alpha */
+        cr_assert(last_program_has(VNPU_QUEUE_VECTOR));
+        kern_context_destroy(context);
+        shim_close();
+    }
+}
+
 /* int8 by uint8: exact sums in i32 */
 Test(gemm, int8) {
     for (uint32_t m = 0; m < test_num_machines; m += 2) {

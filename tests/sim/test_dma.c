@@ -32,14 +32,14 @@ typedef struct bench {
     sim_engine_t *engine;
     sim_dram_t *dram;
     sim_noc_t *noc;
-    sim_share_t sram;
+    sim_share_t sram, acc;
     sim_dma_t *unit[2];
     uint64_t count[2];
 } bench_t;
 
 static void bench_init(bench_t *bench, const sim_dma_spec_t *spec, const char *overrides) {
     *bench = (bench_t){.engine = engine_new()};
-    sim_share_t *sram = NULL;
+    sim_share_t *sram = NULL, *acc = NULL;
     if (overrides != NULL) {
         sim_config_t *config = config_new("default", overrides);
         sim_error_t err = {0};
@@ -48,11 +48,13 @@ static void bench_init(bench_t *bench, const sim_dma_spec_t *spec, const char *o
         sim_config_destroy(config);
         sram = &bench->sram;
         sim_share_init(sram, bench->engine, &spec->clock, 2048);
+        acc = &bench->acc;
+        sim_share_init(acc, bench->engine, &spec->clock, 64);
     }
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(
-            sim_dma_create(bench->engine, spec, bench->dram, bench->noc, 0, sram, &bench->unit[i]),
-            SIM_OK);
+        cr_assert_eq(sim_dma_create(bench->engine, spec, bench->dram, bench->noc, 0, sram, acc,
+                                    &bench->unit[i]),
+                     SIM_OK);
 }
 
 static void bench_reset(bench_t *bench) {
@@ -63,6 +65,7 @@ static void bench_reset(bench_t *bench) {
     sim_dram_reset(bench->dram);
     sim_noc_reset(bench->noc);
     sim_share_reset(&bench->sram);
+    sim_share_reset(&bench->acc);
 }
 
 static void bench_fini(bench_t *bench) {
@@ -498,6 +501,39 @@ Test(dma, long_stretches_may_be_several_runs) {
     }
 }
 
+/* Rows of 64 results of four bytes that become one: the accumulator gives 40 bytes a cycle, the
+ * engine takes 16. */
+Test(dma, results_come_as_fast_as_the_accumulator_gives_them) {
+    for (uint32_t runs = 1; runs <= 10; runs++) {
+        sim_dma_spec_t spec = spec_of();
+        spec.accumulator_bytes_per_cycle = 40;
+        spec.bytes_per_cycle = 16;
+        spec.request_bytes = 64;
+        bench_t bench;
+        bench_init(&bench, &spec, NULL);
+        sim_dma_op_t op = op_of(&bench, SIM_DMA_WRITE, 0, runs, 4096, 64);
+        op.acc_bytes = 4 * 64 * runs;
+        sim_dma_submit(bench.unit[0], &op);
+        expect_at(bench.engine, &bench.count[0], 1,
+                  (64 + runs + (256 * runs + 39) / 40) * TICKS);
+        expect_causes_sum(&op.op);
+        bench_fini(&bench);
+        spec.accumulator_bytes_per_cycle = 80; /* 3.2 cycles a row: its four words take longer */
+        bench_init(&bench, &spec, NULL);
+        sim_dma_submit(bench.unit[0], &op);
+        expect_at(bench.engine, &bench.count[0], 1, (64 + runs + 4 * runs) * TICKS);
+        bench_fini(&bench);
+        bench_init(&bench, &spec, QUIET); /* through the accumulator's port */
+        sim_dma_submit(bench.unit[0], &op);
+        (void)sim_engine_run(bench.engine);
+        cr_assert_eq(bench.acc.total_bytes, 256 * runs);
+        cr_assert_eq(bench.sram.total_bytes, 0);
+        cr_assert_eq(sim_dram_stats(bench.dram)->write_bytes, 64 * runs);
+        expect_causes_sum(&op.op);
+        bench_fini(&bench);
+    }
+}
+
 /* ---- transfers behind each other ---- */
 
 Test(dma, the_next_descriptor_hides_behind_the_last_data) {
@@ -792,7 +828,7 @@ Test(dma, a_useless_spec_is_refused) {
     sim_dma_spec_t spec = spec_of();
     spec.transpose_factor = (sim_ratio_t){1, 2};
     sim_dma_t *unit = (sim_dma_t *)&spec;
-    cr_assert_eq(sim_dma_create(engine, &spec, NULL, NULL, 0, NULL, &unit),
+    cr_assert_eq(sim_dma_create(engine, &spec, NULL, NULL, 0, NULL, NULL, &unit),
                  SIM_ERROR_INVALID_VALUE);
     cr_assert_null(unit);
     sim_dma_spec_t bad[4] = {spec_of(), spec_of(), spec_of(), spec_of()};
@@ -803,7 +839,7 @@ Test(dma, a_useless_spec_is_refused) {
     bad[2].bytes_per_cycle = 48;
     bad[3].request_bytes = 128; /* less than a word */
     for (int i = 0; i < 4; i++)
-        cr_assert_eq(sim_dma_create(engine, &bad[i], NULL, NULL, 0, NULL, &unit),
+        cr_assert_eq(sim_dma_create(engine, &bad[i], NULL, NULL, 0, NULL, NULL, &unit),
                      SIM_ERROR_INVALID_VALUE);
     sim_engine_destroy(engine);
 }
