@@ -94,6 +94,20 @@ class Gemm(ctypes.Structure):
     ]
 
 
+class Conv(ctypes.Structure):
+    _fields_ = [
+        ("out", Tensor),
+        ("input", Tensor),
+        ("weight", Tensor),
+        ("bias", Tensor),
+        ("stride", ctypes.c_uint32 * 2),
+        ("dilation", ctypes.c_uint32 * 2),
+        ("pad", ctypes.c_uint32 * 2),
+        ("groups", ctypes.c_uint32),
+        ("activation", ctypes.c_int),
+    ]
+
+
 class Attention(ctypes.Structure):
     _fields_ = [
         ("out", Tensor),
@@ -252,6 +266,14 @@ class Device:
             out.size[d], out.stride[d] = size, stride
         return out
 
+    def permuted(self, shape: Sequence[int], dtype: str, order: Sequence[int]) -> Tensor:
+        """A tensor stored row-major as `shape`; dimension d of the view is dimension order[d] of the storage."""
+        out = self.tensor(shape, dtype)
+        strides = list(out.stride)
+        for d, source in enumerate(order):
+            out.size[d], out.stride[d] = shape[source], strides[source]
+        return out
+
     def _operand(self, shape: Sequence[int], dtype: str, is_rows: bool, is_cols: bool) -> Tensor:
         last = len(shape) - 1
         if is_rows:
@@ -332,6 +354,20 @@ class Device:
             call.beta, call.c = 1.0, self.tensor([*lead, m, n], out or dtype)
         call.activation = activation
         return self.launch("kern_gemm", call)
+
+    def conv2d(self, batch: int, height: int, width: int, c_in: int, c_out: int, kernel: int, stride: int, pad: int,
+               dtype: str, out: str | None = None, bias: bool = False, activation: int = 0) -> dict[str, Any]:  # fmt: skip
+        """A square-kernel convolution, channels last (NHWC, weights HWIO), as XLA for TPU and Gemmini's library store them."""
+        call = Conv(groups=1, activation=activation)
+        size = [(side + 2 * pad - kernel) // stride + 1 for side in (height, width)]
+        call.out = self.permuted([batch, *size, c_out], out or ("i32" if dtype == "i8" else dtype), (0, 3, 1, 2))
+        call.input = self.permuted([batch, height, width, c_in], dtype, (0, 3, 1, 2))
+        call.weight = self.permuted([kernel, kernel, c_in, c_out], dtype, (3, 2, 0, 1))
+        if bias:
+            call.bias = self.tensor([c_out], out or ("i32" if dtype == "i8" else dtype))
+        for d in range(2):
+            call.stride[d], call.dilation[d], call.pad[d] = stride, 1, pad
+        return self.launch("kern_conv", call)
 
     def pointwise(self, shape: Sequence[int], func: str, dtype: str = "f32",
                   rows: Sequence[int] = (), cols: Sequence[int] = ()) -> dict[str, Any]:  # fmt: skip
@@ -476,5 +512,6 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "softmax": Device.softmax,
     "layer_norm": Device.layer_norm,
     "attention": Device.attention,
+    "conv2d": Device.conv2d,
     "text": Device.text,
 }
