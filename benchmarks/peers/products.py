@@ -6,8 +6,8 @@
   over the arrays' rate, or the operands once over the DRAM's. The two choose different tilings: their cycles need not agree.
 - SCALE-Sim: the stall-free products of the accuracy harness, whose cycles must be equal.
 
-CPU seconds of the peers are those of ``data/``, of another machine of this kind; ours are user and system time of the process around each call
-(planning, tiling search, program, simulation; timing reuse off), the device in the same process. Exit status 1 when a
+CPU seconds of the peers are those of ``data/``, of another machine of this kind; ours are user and system time of the process
+around each call (tiling search, program, simulation; timing reuse off), the device in the same process. Exit status 1 when a
 SCALE-Sim count differs, or the median speed falls below ``SPEED_FACTOR`` times the faster peer.
 """
 
@@ -141,10 +141,14 @@ def scale_sim(path: Path) -> list[dict[str, Any]]:
         for (row, peer), reply in zip(part, replies, strict=True):
             rows.append(
                 {
-                    "case": row.name, "scalesim_cycles": int(row.measured or 0) + EXTRA_CYCLES[row.group], "cycles": reply["cycles"], "scalesim_cpu_s": peer,
-                    "cpu_s": reply["cpu_s"], "speed": peer / reply["cpu_s"],
+                    "case": row.name,
+                    "scalesim_cycles": int(row.measured or 0) + EXTRA_CYCLES[row.group],
+                    "cycles": reply["cycles"],
+                    "scalesim_cpu_s": peer,
+                    "cpu_s": reply["cpu_s"],
+                    "speed": peer / reply["cpu_s"],
                 }
-            )  # fmt: skip
+            )
     return rows
 
 
@@ -170,7 +174,9 @@ def print_scale_sim(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if not is_equal(row):
             print(f"{row['case']}: SCALE-Sim {row['scalesim_cycles']} cycles, ours {row['cycles']:.0f}")
-    print(f"SCALE-Sim: {sum(map(is_equal, rows))} of {len(rows)} counts equal; speed: median {median_speed(rows):.0f} x")
+    print(
+        f"SCALE-Sim: {sum(map(is_equal, rows))} of {len(rows)} counts equal; speed: median {median_speed(rows):.0f} x"
+    )
 
 
 def median_speed(rows: list[dict[str, Any]]) -> float:
