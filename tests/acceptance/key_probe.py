@@ -104,7 +104,7 @@ GATHER = """
   dma_copy dst=out_far src0=rows wait=done
 """
 
-# Every class of vector work, lane-filling rows and short ones, and row sums; matrix products of partial and whole folds.
+# Every class of vector work, lane-filling rows and short ones, a column, and row sums; matrix products of partial and whole folds.
 UNITS = """
 .program units
 .arg out out
@@ -116,6 +116,7 @@ UNITS = """
 .ap far  dram f32 arg=out dims=[4:256, 256:1]
 .ap red  sram f32 base=8192 dims=[4:1]
 .ap row2 sram f32 dims=[256:4, 4:1]
+.ap col  sram f32 dims=[64:64]
 .queue vector0
   v_binary.add dst=row src0=row src1=row
   v_binary.mul dst=row src0=row src1=row
@@ -123,6 +124,7 @@ UNITS = """
   v_unary.exp dst=row src0=row
   v_unary.copy dst=row src0=row
   v_unary.relu dst=row2 src0=row2
+  v_unary.relu dst=col src0=col
   v_reduce.add dst=red src0=row signal=done
 .queue dma0
   dma_copy dst=far src0=row wait=done
