@@ -333,7 +333,8 @@ static vnpu_status_t run_empty_sum(kern_context_t *context, vnpu_stream_t stream
     return kern_pointwise(context, stream, &p);
 }
 
-vnpu_status_t kern_conv(kern_context_t *context, vnpu_stream_t stream, const kern_conv_t *call) {
+static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
+                              const kern_conv_t *call) {
     vnpu_status_t status = check_operands(context, call);
     if (status == VNPU_OK) status = check_sizes(context, call);
     if (status == VNPU_OK) status = check_types(context, call);
@@ -346,10 +347,19 @@ vnpu_status_t kern_conv(kern_context_t *context, vnpu_stream_t stream, const ker
                                .bias_dtype = call->bias.address ? call->bias.dtype : VNPU_DTYPE_NONE,
                                .has_bias = call->bias.address != 0,
                                .activation = call->activation};
+    shape.is_direct = context->machine.dma_accumulator_bytes_per_cycle > 0 && !shape.has_bias &&
+                      call->activation == KERN_ACT_NONE;
     read_sizes(call, &shape);
     read_strides(call, &shape);
     skip_elements(&shape);
     flatten(&shape);
     operands_t at = {call->out.address, call->in.address, call->weight.address, call->bias.address};
     return run(context, stream, &shape, &at);
+}
+
+vnpu_status_t kern_conv(kern_context_t *context, vnpu_stream_t stream, const kern_conv_t *call) {
+    uint32_t before = kern_class_enter(context, call->in.dtype);
+    vnpu_status_t status = run_conv(context, stream, call);
+    kern_class_leave(context, before);
+    return status;
 }

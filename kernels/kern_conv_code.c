@@ -1,6 +1,7 @@
 #include "kernels/kern_conv_plan.h"
 #include "kernels/kern_gemm_plan.h"
 #include "kernels/kern_internal.h"
+#include "kernels/kern_move.h"
 
 #define MOST_TERMS 8u
 
@@ -25,9 +26,6 @@ static const kern_axis_t *axis_of(const coder_t *c, uint32_t x) {
 }
 static uint8_t level_mask(const kern_axis_t *axis) {
     return (uint8_t)(axis->level == VNPU_NO_LOOP ? 0u : 1u << axis->level);
-}
-static uint64_t padded(uint64_t elems, vnpu_dtype_t dtype) { /* elements between buffers */
-    return kern_align(elems * vnpu_dtype_bytes(dtype)) / vnpu_dtype_bytes(dtype);
 }
 static vnpu_dtype_t acc_dtype(const kern_conv_shape_t *shape) {
     return kern_dtype_is_float(shape->in_dtype) ? VNPU_F32 : VNPU_I32;
@@ -189,93 +187,30 @@ bool kern_conv_is_expressible(const kern_conv_shape_t *shape, const kern_conv_pl
 
 /* ---- moves ---- */
 
-/* One dimension of a move: an axis, or a window of the image. */
-typedef struct move_dim {
-    kern_term_t far;
-    int64_t near;
-    const kern_window_t *window;
-} move_dim_t;
-
-typedef struct move {
-    uint8_t arg;
-    vnpu_dtype_t dtype;
-    uint32_t sram, count;
-    move_dim_t dim[MOST_TERMS];
-} move_t;
-
-/* A dimension in its place by DRAM stride, the longest first. */
-static void add_dim(move_t *move, const kern_axis_t *axis, int64_t far, int64_t near,
-                    const kern_window_t *window) {
-    uint32_t at = move->count++;
-    for (; at > 0 && move->dim[at - 1].far.stride < far; at--)
-        move->dim[at] = move->dim[at - 1];
-    move->dim[at] = (move_dim_t){{axis, far, false}, near, window};
-}
-
-/* The engine turns a tile whose contiguous direction is another one in DRAM. */
-static bool is_turned_move(const vnpu_ap_t *dram, const vnpu_ap_t *sram) {
-    for (uint32_t d = dram->ndims; d-- > 0;) {
-        if (dram->dim[d].size == 1 || dram->dim[d].stride == 0) continue;
-        for (uint32_t e = 0; e < d; e++) {
-            if (sram->dim[e].size > 1 && sram->dim[e].stride < sram->dim[d].stride) return true;
-        }
-        return false;
-    }
-    return false;
-}
-
-static vnpu_insn_t *emit_move(const coder_t *c, kern_queue_t queue, const move_t *move,
-                              uint8_t level, uint32_t buffers, uint64_t elems) {
-    vnpu_ap_t dram = kern_ap_make(VNPU_SPACE_DRAM, move->dtype, 0),
-              sram = kern_ap_make(VNPU_SPACE_SRAM, move->dtype, move->sram);
-    bool pads = false;
-    for (uint32_t d = 0; d < move->count; d++) {
-        const move_dim_t *dim = &move->dim[d];
-        kern_term_t near = {dim->far.axis, dim->near, false};
-        if (dim->window) {
-            kern_ap_append_window(&dram, dim->far.axis, dim->window, dim->far.stride);
-            kern_ap_dim(&sram, (uint32_t)dim->window->size, dim->near);
-            pads = true;
-        } else {
-            kern_ap_append(&dram, &dim->far, true);
-            kern_ap_append(&sram, &near, false);
-        }
-    }
-    if (dram.ndims == 0) {
-        kern_ap_dim(&dram, 1, 1);
-        kern_ap_dim(&sram, 1, 1);
-    }
-    dram.arg = move->arg;
-    kern_ap_rotate(&sram, level, buffers, padded(elems, move->dtype));
-    kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
-    bool turns = is_turned_move(&dram, &sram);
-    vnpu_insn_t *insn =
-        kern_emit(c->builder, queue, turns ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
-    bool is_store = queue == KERN_STORE;
-    insn->dst = kern_ap(c->builder, is_store ? &dram : &sram);
-    insn->src[0] = kern_ap(c->builder, is_store ? &sram : &dram);
-    if (pads) insn->flags |= VNPU_F_PAD;
-    return insn;
-}
-
 static vnpu_insn_t *load_image(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
-    move_t move = {.arg = c->arg_in, .dtype = shape->in_dtype, .sram = c->sram_in};
+    kern_move_t move = {.arg = c->arg_in,
+                        .far_dtype = shape->in_dtype,
+                        .near_dtype = shape->in_dtype,
+                        .sram = c->sram_in,
+                        .level = c->plan->a_level,
+                        .buffers = c->plan->a_buffers,
+                        .elems = c->image_elems};
     kern_window_t window[2];
     static const uint32_t axes[2] = {CONV_H, CONV_W};
-    add_dim(&move, axis_of(c, CONV_G), shape->in[CONV_G], 0, NULL);
-    add_dim(&move, axis_of(c, CONV_B), shape->in[CONV_B], c->in_stride[CONV_B], NULL);
+    kern_move_add(&move, axis_of(c, CONV_G), shape->in[CONV_G], 0, NULL);
+    kern_move_add(&move, axis_of(c, CONV_B), shape->in[CONV_B], c->in_stride[CONV_B], NULL);
     for (int s = 0; s < 2; s++) {
         const kern_axis_t *axis = axis_of(c, axes[s]);
         window[s] = kern_conv_window(shape, c->plan, s);
         /* Tiles that neither overlap nor leave the image are tiles of results. */
         bool is_plain = window[s].pad == 0 && window[s].size == axis->tile && window[s].step == axis->tile &&
                         window[s].extent == axis->size;
-        add_dim(&move, axis, shape->in[axes[s]], c->in_stride[axes[s]],
+        kern_move_add(&move, axis, shape->in[axes[s]], c->in_stride[axes[s]],
                 is_plain ? NULL : &window[s]);
     }
-    add_dim(&move, axis_of(c, CONV_C), shape->in[CONV_C], c->in_stride[CONV_C], NULL);
-    return emit_move(c, KERN_LOAD, &move, c->plan->a_level, c->plan->a_buffers, c->image_elems);
+    kern_move_add(&move, axis_of(c, CONV_C), shape->in[CONV_C], c->in_stride[CONV_C], NULL);
+    return kern_move_emit(c->builder, KERN_LOAD, &move);
 }
 
 /* The panel's c tiles follow each other. */
@@ -294,14 +229,19 @@ static uint32_t weight_buffers(const kern_conv_plan_t *plan) {
 
 static vnpu_insn_t *load_weights(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
-    move_t move = {.arg = c->arg_weight, .dtype = shape->weight_dtype, .sram = c->sram_weight};
-    add_dim(&move, axis_of(c, CONV_G), shape->weight[CONV_G], 0, NULL);
-    add_dim(&move, axis_of(c, CONV_N), shape->weight[CONV_N], c->weight_stride[CONV_N], NULL);
-    add_dim(&move, axis_of(c, CONV_C), shape->weight[CONV_C], c->weight_stride[CONV_C], NULL);
+    kern_move_t move = {.arg = c->arg_weight,
+                        .far_dtype = shape->weight_dtype,
+                        .near_dtype = shape->weight_dtype,
+                        .sram = c->sram_weight,
+                        .level = weight_level(c),
+                        .buffers = weight_buffers(c->plan),
+                        .elems = c->weight_elems};
+    kern_move_add(&move, axis_of(c, CONV_G), shape->weight[CONV_G], 0, NULL);
+    kern_move_add(&move, axis_of(c, CONV_N), shape->weight[CONV_N], c->weight_stride[CONV_N], NULL);
+    kern_move_add(&move, axis_of(c, CONV_C), shape->weight[CONV_C], c->weight_stride[CONV_C], NULL);
     for (int s = 0; s < 2; s++)
-        add_dim(&move, &c->kernel[s], shape->weight_kernel[s], c->weight_kernel[s], NULL);
-    vnpu_insn_t *insn = emit_move(c, KERN_LOAD, &move, weight_level(c), weight_buffers(c->plan),
-                                  c->weight_elems);
+        kern_move_add(&move, &c->kernel[s], shape->weight_kernel[s], c->weight_kernel[s], NULL);
+    vnpu_insn_t *insn = kern_move_emit(c->builder, KERN_LOAD, &move);
     vnpu_ap_t sram = kern_ap_of(c->builder, insn->dst);
     walk_panel(c, &sram);
     insn->dst = kern_ap(c->builder, &sram);
@@ -310,21 +250,41 @@ static vnpu_insn_t *load_weights(const coder_t *c) {
 
 static vnpu_insn_t *load_bias(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
-    move_t move = {.arg = c->arg_bias, .dtype = shape->bias_dtype, .sram = c->sram_bias};
-    add_dim(&move, axis_of(c, CONV_G), shape->bias[CONV_G], 0, NULL);
-    add_dim(&move, axis_of(c, CONV_N), shape->bias[CONV_N], 1, NULL);
-    return emit_move(c, KERN_LOAD, &move, c->plan->panel_level, c->plan->panel_buffers,
-                     axis_of(c, CONV_N)->tile);
+    kern_move_t move = {.arg = c->arg_bias,
+                        .far_dtype = shape->bias_dtype,
+                        .near_dtype = shape->bias_dtype,
+                        .sram = c->sram_bias,
+                        .level = c->plan->panel_level,
+                        .buffers = c->plan->panel_buffers,
+                        .elems = axis_of(c, CONV_N)->tile};
+    kern_move_add(&move, axis_of(c, CONV_G), shape->bias[CONV_G], 0, NULL);
+    kern_move_add(&move, axis_of(c, CONV_N), shape->bias[CONV_N], 1, NULL);
+    return kern_move_emit(c->builder, KERN_LOAD, &move);
+}
+
+/* Who takes results out of the accumulator. */
+static kern_queue_t consumer_of(const coder_t *c) {
+    return c->shape->is_direct ? KERN_STORE : KERN_VECTOR;
 }
 
 static vnpu_insn_t *store_out(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
-    move_t move = {.arg = c->arg_out, .dtype = shape->out_dtype, .sram = c->sram_out};
-    add_dim(&move, axis_of(c, CONV_G), shape->out[CONV_G], 0, NULL);
+    kern_move_t move = {.arg = c->arg_out,
+                        .far_dtype = shape->out_dtype,
+                        .near_dtype = shape->out_dtype,
+                        .sram = c->sram_out,
+                        .level = c->plan->tile_level,
+                        .buffers = c->plan->tile_buffers,
+                        .elems = c->tile_elems};
+    if (shape->is_direct) { /* cast on the way */
+        move.near_space = VNPU_SPACE_ACC;
+        move.near_dtype = acc_dtype(shape);
+        move.sram = c->acc;
+    }
+    kern_move_add(&move, axis_of(c, CONV_G), shape->out[CONV_G], 0, NULL);
     for (uint32_t x = CONV_N; x <= CONV_W; x++)
-        add_dim(&move, axis_of(c, x), shape->out[x], c->tile_stride[x], NULL);
-    return emit_move(c, KERN_STORE, &move, c->plan->tile_level, c->plan->tile_buffers,
-                     c->tile_elems);
+        kern_move_add(&move, axis_of(c, x), shape->out[x], c->tile_stride[x], NULL);
+    return kern_move_emit(c->builder, KERN_STORE, &move);
 }
 
 /* ---- array ---- */
@@ -342,11 +302,11 @@ static void emit_mm(const coder_t *c) {
                                 weights.count, false);
     vnpu_ap_t d =
         kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, result.term, result.count, false);
-    kern_ap_rotate(&a, plan->a_level, plan->a_buffers, padded(c->image_elems, shape->in_dtype));
+    kern_ap_rotate(&a, plan->a_level, plan->a_buffers, kern_move_padded(c->image_elems, shape->in_dtype));
     kern_ap_rotate(&w, weight_level(c), weight_buffers(plan),
-                   padded(c->weight_elems, shape->weight_dtype));
+                   kern_move_padded(c->weight_elems, shape->weight_dtype));
     walk_panel(c, &w);
-    kern_ap_rotate(&d, plan->tile_level, plan->tile_buffers, padded(c->tile_elems, VNPU_F32));
+    kern_ap_rotate(&d, plan->tile_level, plan->tile_buffers, kern_move_padded(c->tile_elems, VNPU_F32));
     vnpu_insn_t *insn = kern_emit(c->builder, KERN_MATRIX, VNPU_OP_MM);
     insn->func = (uint8_t)(k_dims(c) - 1);
     insn->dst = kern_ap(c->builder, &d);
@@ -371,13 +331,13 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
     switch (place) {
     case PLACE_ACC:
         ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, list.term, list.count, false);
-        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, padded(c->tile_elems, VNPU_F32));
+        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, kern_move_padded(c->tile_elems, VNPU_F32));
         break;
     case PLACE_OUT:
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->out_dtype, c->sram_out, list.term, list.count,
                            false);
         kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers,
-                       padded(c->tile_elems, shape->out_dtype));
+                       kern_move_padded(c->tile_elems, shape->out_dtype));
         break;
     case PLACE_BIAS:
         for (uint32_t i = 0; i < list.count; i++)
@@ -385,7 +345,7 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->bias_dtype, c->sram_bias, list.term, list.count,
                            false);
         kern_ap_rotate(&ap, plan->panel_level, plan->panel_buffers,
-                       padded(axis_of(c, CONV_N)->tile, shape->bias_dtype));
+                       kern_move_padded(axis_of(c, CONV_N)->tile, shape->bias_dtype));
         break;
     case PLACE_TEMP:
         ap = kern_ap_terms(VNPU_SPACE_SRAM, acc_dtype(shape), c->sram_temp, list.term, list.count,
@@ -434,6 +394,18 @@ static void emit_epilogue(const coder_t *c) {
     kern_signal(insn, c->out.full, 1);
 }
 
+static void emit_results(const coder_t *c) {
+    if (c->shape->is_direct) {
+        kern_sync_wait(c->builder, KERN_STORE, c->result.full, axis_of(c, CONV_C)->trips);
+        kern_signal(store_out(c), c->result.free, 1);
+        return;
+    }
+    emit_epilogue(c);
+    vnpu_insn_t *store = store_out(c);
+    kern_wait(store, c->out.full, 1);
+    kern_signal(store, c->out.free, 1);
+}
+
 /* ---- program ---- */
 
 static void declare(coder_t *c) {
@@ -449,8 +421,9 @@ static void declare(coder_t *c) {
     c->sram_weight =
         kern_sram(b, weight_buffers(plan) *
                          kern_align(c->weight_elems * vnpu_dtype_bytes(shape->weight_dtype)));
-    c->sram_out = kern_sram(
-        b, plan->tile_buffers * kern_align(c->tile_elems * vnpu_dtype_bytes(shape->out_dtype)));
+    if (!shape->is_direct)
+        c->sram_out = kern_sram(
+            b, plan->tile_buffers * kern_align(c->tile_elems * vnpu_dtype_bytes(shape->out_dtype)));
     c->acc = kern_acc(b, plan->tile_buffers * kern_align(c->tile_elems * 4));
     if (shape->has_bias)
         c->sram_bias = kern_sram(
@@ -458,9 +431,9 @@ static void declare(coder_t *c) {
                    kern_align(axis_of(c, CONV_N)->tile * vnpu_dtype_bytes(shape->bias_dtype)));
     if (kern_conv_needs_temp(shape)) c->sram_temp = kern_sram(b, c->tile_elems * 4);
     c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
-    c->result = kern_ring(b, KERN_VECTOR, plan->tile_buffers);
-    c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
-    if (plan->is_panel) c->b = kern_ring(b, KERN_VECTOR, plan->panel_buffers);
+    c->result = kern_ring(b, consumer_of(c), plan->tile_buffers);
+    if (!shape->is_direct) c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
+    if (plan->is_panel) c->b = kern_ring(b, consumer_of(c), plan->panel_buffers);
     if (shape->has_bias) c->c = kern_ring(b, KERN_VECTOR, plan->panel_buffers);
 }
 
@@ -508,16 +481,13 @@ void kern_conv_generate(const kern_conv_shape_t *shape, const kern_conv_plan_t *
     for (uint32_t x = CONV_B; x <= CONV_W; x++)
         open_axis(&c, x);
     emit_products(&c);
-    emit_epilogue(&c);
-    vnpu_insn_t *store = store_out(&c);
-    kern_wait(store, c.out.full, 1);
-    kern_signal(store, c.out.free, 1);
+    emit_results(&c);
     for (uint32_t x = CONV_B; x <= CONV_W; x++)
         close_axis(&c, x);
     /* Every product with this panel is done (the epilogue waited for it), and so is every use of
      * the bias. */
     if (plan->is_panel || shape->has_bias) {
-        vnpu_insn_t *fence = kern_emit(builder, KERN_VECTOR, VNPU_OP_FENCE);
+        vnpu_insn_t *fence = kern_emit(builder, consumer_of(&c), VNPU_OP_FENCE);
         if (plan->is_panel) kern_signal(fence, c.b.free, 1);
         if (shape->has_bias) kern_signal(fence, c.c.free, 1);
     }

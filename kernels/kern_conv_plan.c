@@ -82,8 +82,9 @@ static uint64_t sram_bytes(const kern_conv_shape_t *shape, const kern_conv_plan_
     if (plan->is_panel) weights *= plan->axis[CONV_C].trips;
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
     uint64_t bytes = plan->a_buffers * kern_align(image_elems(shape, plan) * elem(shape->in_dtype)) +
-                     weight_buffers * kern_align(weights) +
-                     plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->out_dtype));
+                     weight_buffers * kern_align(weights);
+    if (!shape->is_direct)
+        bytes += plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->out_dtype));
     if (shape->has_bias)
         bytes += plan->panel_buffers *
                  kern_align((uint64_t)plan->axis[CONV_N].tile * elem(shape->bias_dtype));
@@ -184,6 +185,7 @@ static uint64_t result_run(const kern_conv_shape_t *shape, const kern_conv_plan_
 
 static uint64_t epilogue_cycles(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                                 uint64_t outer, uint64_t inner) {
+    if (shape->is_direct) return 0;
     uint64_t cycles = 0;
     if (shape->has_bias) cycles += kern_cost_vector(machine, outer, inner, KERN_CLASS_ALU);
     if (shape->activation == KERN_ACT_RELU) {
@@ -230,6 +232,9 @@ static work_t work_of(const vnpu_machine_t *machine, const kern_conv_shape_t *sh
     w.image_load = kern_cost_dma(machine, image, image_run(shape, plan) * ei);
     w.weight_load = kern_cost_dma(machine, weights, weight_run(shape, plan) * ew);
     w.store = kern_cost_dma(machine, result, result_run(shape, plan) * eo);
+    if (shape->is_direct)
+        w.store = max64(w.store, kern_ceil_div(4 * tile_elems(plan),
+                                               machine->dma_accumulator_bytes_per_cycle));
     uint64_t images = w.groups * w.n_tiles * w.pixel_tiles * w.c_tiles;
     uint64_t panels = w.groups * w.n_tiles * w.c_tiles * (plan->is_panel ? 1 : w.pixel_tiles);
     uint64_t results = w.groups * w.n_tiles * w.pixel_tiles;

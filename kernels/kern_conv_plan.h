@@ -32,6 +32,7 @@ typedef struct kern_conv_shape {
     int64_t bias[CONV_AXES];
     vnpu_dtype_t in_dtype, weight_dtype, out_dtype, bias_dtype;
     bool has_bias;
+    bool is_direct; /* results go from the accumulator to DRAM, without the vector unit */
     kern_activation_t activation;
 } kern_conv_shape_t;
 
