@@ -136,6 +136,19 @@ typedef struct kern_conv {
  * pads up to 255 and borders of tiles up to 127; beyond that VNPU_ERROR_UNSUPPORTED. */
 KERN_API vnpu_status_t kern_conv(kern_context_t *context, vnpu_stream_t stream, const kern_conv_t *call);
 
+/* ---- pooling -------------------------------------------------------------------------------------------------------- */
+typedef enum kern_pool_kind { KERN_POOL_MAX, KERN_POOL_SUM } kern_pool_kind_t;
+typedef struct kern_pool {
+    kern_tensor_t out;     /* [B, C, OH, OW], any strides; of one dimension: OH = 1 */
+    kern_tensor_t in;      /* [B, C, H, W], float, any strides */
+    kern_tensor_t indices; /* address 0: none. i64, sizes of out: row * W + column of the maximum (KERN_POOL_MAX) */
+    kern_pool_kind_t kind;
+    uint32_t kernel[2], stride[2], dilation[2], pad[2]; /* pad: before the first row and column; as kern_conv_t */
+    double scale; /* KERN_POOL_SUM: out = scale * sum of the window, summed in f32, zeros outside */
+} kern_pool_t;
+/* What lies outside is no maximum; a NaN wins. Windows of more than 128 elements are VNPU_ERROR_UNSUPPORTED. */
+KERN_API vnpu_status_t kern_pool(kern_context_t *context, vnpu_stream_t stream, const kern_pool_t *call);
+
 /* ---- attention ------------------------------------------------------------------------------------------------------ */
 typedef struct kern_attention {
     kern_tensor_t out, q, k, v; /* [B, H, S, D] each, any strides; k and v: [B, Hkv, Skv, D], H a multiple of Hkv */

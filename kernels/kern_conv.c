@@ -1,8 +1,10 @@
 #include <string.h>
 
 #include "kernels/kern_conv_plan.h"
+#include "kernels/kern_cost.h"
 #include "kernels/kern_gemm_plan.h"
 #include "kernels/kern_internal.h"
+#include "kernels/kern_slide.h"
 
 #define KERN_CONV_MEASURED_MACS 4e6 /* below, a launch is set-up more than product */
 
@@ -333,6 +335,52 @@ static vnpu_status_t run_empty_sum(kern_context_t *context, vnpu_stream_t stream
     return kern_pointwise(context, stream, &p);
 }
 
+/* ---- one filter a channel ---- */
+
+static kern_slide_t slide_of(const kern_conv_t *call, const kern_conv_shape_t *s) {
+    kern_slide_t slide = {.kind = KERN_SLIDE_PRODUCT,
+                          .in_dtype = s->in_dtype,
+                          .out_dtype = s->out_dtype,
+                          .weight_dtype = s->weight_dtype,
+                          .bias_dtype = s->bias_dtype,
+                          .has_bias = s->has_bias,
+                          .activation = s->activation,
+                          .at_out = call->out.address,
+                          .at_in = call->in.address,
+                          .at_weight = call->weight.address,
+                          .at_bias = call->bias.address};
+    slide.size[SLIDE_B] = s->size[CONV_B], slide.size[SLIDE_C] = s->size[CONV_G];
+    slide.size[SLIDE_H] = s->size[CONV_H], slide.size[SLIDE_W] = s->size[CONV_W];
+    static const uint32_t axes[SLIDE_AXES] = {CONV_B, CONV_G, CONV_H, CONV_W};
+    for (uint32_t x = 0; x < SLIDE_AXES; x++) {
+        slide.in[x] = s->in[axes[x]];
+        slide.out[x] = s->out[axes[x]];
+    }
+    slide.weight[0] = s->weight[CONV_G], slide.bias = s->bias[CONV_G];
+    for (int d = 0; d < 2; d++) {
+        slide.weight[1 + d] = s->weight_kernel[d];
+        slide.in_size[d] = s->in_size[d], slide.kernel[d] = s->kernel[d];
+        slide.stride[d] = s->stride[d], slide.dilation[d] = s->dilation[d], slide.pad[d] = s->pad[d];
+    }
+    return slide;
+}
+
+/* Whether the vector unit is faster than products with one column each. */
+static bool is_slide(const vnpu_machine_t *machine, const kern_conv_shape_t *s,
+                     const kern_slide_t *slide) {
+    bool is_possible = s->size[CONV_C] == 1 && s->size[CONV_N] == 1 && s->size[CONV_G] > 1 &&
+                       kern_dtype_is_float(s->in_dtype) &&
+                       kern_conv_positions(s) <= KERN_SLIDE_POSITIONS;
+    if (!is_possible) return false;
+    uint64_t pixels = (uint64_t)(s->size[CONV_B] * s->size[CONV_H] * s->size[CONV_W]),
+             k = (uint64_t)kern_conv_positions(s);
+    uint64_t one = kern_conv_is_turned(s)
+                       ? kern_cost_matrix(machine, s->in_dtype, 1, k, pixels, 1, k, pixels)
+                       : kern_cost_matrix(machine, s->in_dtype, pixels, k, 1, pixels, k, 1);
+    uint64_t products = kern_ceil_div((uint64_t)s->size[CONV_G] * one, machine->workers);
+    return kern_slide_cycles(machine, slide) < products;
+}
+
 static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
                               const kern_conv_t *call) {
     vnpu_status_t status = check_operands(context, call);
@@ -351,6 +399,9 @@ static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
                       call->activation == KERN_ACT_NONE;
     read_sizes(call, &shape);
     read_strides(call, &shape);
+    kern_slide_t slide = slide_of(call, &shape);
+    if (is_slide(&context->machine, &shape, &slide))
+        return kern_slide(context, stream, &slide, "depthwise");
     skip_elements(&shape);
     flatten(&shape);
     operands_t at = {call->out.address, call->in.address, call->weight.address, call->bias.address};

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kern_plan.h"
 #include "tests/kernels/kern_test.h"
 
 typedef struct conv_case {
@@ -253,4 +254,26 @@ Test(conv, misuse_is_refused_by_name) {
     cr_assert_not_null(strstr(kern_error_detail(context), "pad 300 x 1"), "%s", kern_error_detail(context));
     release(&call);
     test_close(context);
+}
+
+/* One filter a channel: on the vector unit where it is faster (no mapping to the array then). */
+Test(conv, depthwise, .timeout = 120) {
+    static const conv_case_t depthwise[] = {
+        {2, 70, 30, 31, 70, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 70},
+        {1, 33, 17, 16, 33, {5, 3}, {2, 1}, {2, 1}, {1, 2}, 33},
+        {3, 8, 6, 6, 8, {1, 1}, {1, 1}, {0, 0}, {1, 1}, 8},
+    };
+    for (uint32_t m = 0; m < test_num_machines; m++) {
+        kern_context_t *context = test_open(m);
+        for (uint32_t c = 0; c < 3; c++) {
+            for (uint32_t variant = 0; variant < 4; variant++) {
+                kern_set_tag(context, 0);
+                uint32_t activation = variant == 3 ? KERN_ACT_TANH : KERN_ACT_NONE;
+                run_case(context, &depthwise[c], variant | (variant & 1) << 2 | activation << 3);
+                bool is_vector = kern_last_plan(context) == NULL;
+                if (m == 0) cr_assert(is_vector, "case %u went to the array", c);
+            }
+        }
+        test_close(context);
+    }
 }
