@@ -184,15 +184,16 @@ static uint64_t local_bytes(const dev_class_t *cls, const dev_view_t *view) {
 }
 
 /* Of the side in DRAM; inside the scratchpad of the destination. */
-static void walk_runs(const dev_view_t *view, sim_dma_op_t *op) {
+static void walk_runs(const dev_view_t *view, bool keeps_rows, sim_dma_op_t *op) {
     uint32_t inner = view->ndims - 1;
     uint64_t run = view->elem_bytes;
     uint32_t left = view->ndims; /* dimensions not merged into the run */
     if (view->stride[inner] == 1 || view->size[inner] == 1) {
         run *= view->size[inner];
         left = inner;
-        while (left > 0 && (view->size[left - 1] == 1 ||
-                            view->stride[left - 1] * (int64_t)view->elem_bytes == (int64_t)run)) {
+        while (left > 0 &&
+               (view->size[left - 1] == 1 ||
+                (!keeps_rows && view->stride[left - 1] * (int64_t)view->elem_bytes == (int64_t)run))) {
             run *= view->size[left - 1];
             left--;
         }
@@ -266,7 +267,7 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         count_dram(timing, op, op->row_count * op->run_bytes);
     } else {
         const dev_view_t *far = reads_dram ? &src : &dst;
-        walk_runs(far, op);
+        walk_runs(far, queue->core->cls->dma.keeps_rows, op);
         count_dram(timing, op, far->count * far->elem_bytes);
         op->sram_bytes = 0;
         if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(queue->core->cls, &dst);

@@ -57,6 +57,7 @@ typedef struct vnpu_machine {
     uint32_t num_classes, class_index; /* classes of the chip, at least 1; which one this is */
     uint32_t first_core, chip_cores;   /* number of the class's first core; cores of all classes */
     char class_name[32];
+    uint32_t dma_keeps_rows; /* rows of a transfer are never joined: operands keep theirs */
     uint32_t dma_accumulator_bytes_per_cycle; /* results from the accumulator to DRAM; 0: by way of the scratchpad */
 } vnpu_machine_t;
 

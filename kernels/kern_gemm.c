@@ -309,6 +309,7 @@ static vnpu_status_t run_gemm(kern_context_t *context, vnpu_stream_t stream,
                                .has_alpha = call->alpha != 1,
                                .has_beta = has_c && call->beta != 1,
                                .activation = call->activation};
+    shape.keeps_rows = context->machine.dma_keeps_rows;
     shape.is_direct = context->machine.dma_accumulator_bytes_per_cycle > 0 && !has_c &&
                       !shape.has_alpha && call->activation == KERN_ACT_NONE;
     operands_t at = {o->address,      call->a.address, call->b.address,

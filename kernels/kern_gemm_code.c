@@ -60,7 +60,7 @@ static vnpu_insn_t *emit_move(const coder_t *c, kern_queue_t queue, const move_t
     vnpu_ap_t sram = kern_ap_terms(VNPU_SPACE_SRAM, move->dtype, move->sram, near, count, false);
     dram.arg = move->arg;
     kern_ap_rotate(&sram, move->level, move->buffers, move->buffer_elems);
-    kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
+    if (!c->shape->keeps_rows) kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
     vnpu_insn_t *insn =
         kern_emit(c->builder, queue, is_turned ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
     bool is_store = queue == KERN_STORE;
@@ -282,7 +282,7 @@ static void emit_direct_store(const coder_t *c) {
     vnpu_ap_t far = kern_ap_terms(VNPU_SPACE_DRAM, c->shape->out_dtype, 0, term, 3, true);
     far.arg = c->arg_out;
     vnpu_ap_t near = place_ap(c, PLACE_ACC);
-    kern_ap_merge((vnpu_ap_t *[]){&far, &near}, 2, 0);
+    if (!c->shape->keeps_rows) kern_ap_merge((vnpu_ap_t *[]){&far, &near}, 2, 0);
     kern_sync_wait(c->builder, KERN_STORE, c->result.full, axis_of(c, GEMM_K)->trips);
     vnpu_insn_t *store = kern_emit(c->builder, KERN_STORE, VNPU_OP_DMA_COPY);
     store->dst = kern_ap(c->builder, &far);
@@ -462,6 +462,6 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
     }
     close_axis(&c, GEMM_N);
     if (plan->is_a_fixed)
-        kern_sync_signal(builder, consumer_of(&c), c.fixed.free, 1); /* it waited for all products */
+        kern_sync_signal(builder, consumer_of(&c), c.fixed.free, 1); /* it waited for them */
     close_axis(&c, GEMM_B);
 }

@@ -25,6 +25,7 @@ typedef struct kern_gemm_shape {
     int64_t c[3];   /* b, m, n */
     vnpu_dtype_t a_dtype, b_dtype, out_dtype, c_dtype;
     bool has_c, has_alpha, has_beta;
+    bool keeps_rows; /* transfers have the rows of the tile, also where these follow each other */
     bool is_direct; /* results go from the accumulator to DRAM: nothing but a cast on the way */
     kern_activation_t activation;
 } kern_gemm_shape_t;

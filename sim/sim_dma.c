@@ -387,10 +387,12 @@ static void spread_request(const sim_dma_t *unit, const request_t *request, spre
         spread_piece(unit, spread, block);
 }
 
-/* Sends a request's data, or its headers alone, to or from every memory endpoint that it touches
- * now; returns when the last is there. */
+typedef enum payload { HEADER, DATA, ACKNOWLEDGEMENT } payload_t;
+
+/* Sends something to or from every memory endpoint that a request touches now; returns when the
+ * last is there. */
 static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_memory,
-                       bool has_data) {
+                       payload_t payload) {
     sim_tick_t now = sim_now(unit->engine), arrival = now;
     if (unit->noc == NULL) return now;
     spread_t spread;
@@ -401,7 +403,9 @@ static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_
                                .dst_port = to_memory ? memory : unit->port,
                                .network = unit->spec.network,
                                .cls = to_memory ? SIM_NOC_REQUEST : SIM_NOC_RESPONSE};
-        uint64_t bytes = has_data ? spread.part[i].bytes : 0;
+        uint64_t bytes = 0;
+        if (payload == DATA) bytes = spread.part[i].bytes;
+        if (payload == ACKNOWLEDGEMENT) bytes = unit->spec.write_ack_bytes;
         arrival = later(arrival, sim_noc_send(unit->noc, path, bytes, now));
     }
     return arrival;
@@ -409,8 +413,12 @@ static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_
 
 static void on_written(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
+    sim_dma_t *unit = request->unit;
     request->op->waited[WAIT_DRAM] += request->memory.done - request->entered;
-    on_through(engine, event);
+    sim_tick_t now = sim_now(engine), arrival = now;
+    if (unit->spec.write_ack_bytes > 0) arrival = send(unit, request, false, ACKNOWLEDGEMENT);
+    request->op->waited[WAIT_NOC] += arrival - now;
+    go_on(request, on_through, arrival);
 }
 
 static void on_write_at_dram(sim_engine_t *engine, sim_event_t *event) {
@@ -431,7 +439,7 @@ static void on_write_arrived(sim_engine_t *engine, sim_event_t *event) {
 static void on_write_read_out(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
-    sim_tick_t arrival = send(unit, request, true, true);
+    sim_tick_t arrival = send(unit, request, true, DATA);
     request->op->waited[WAIT_NOC] += arrival - sim_now(engine);
     go_on(request, on_write_arrived, arrival);
 }
@@ -480,7 +488,7 @@ static void on_local(sim_engine_t *engine, sim_event_t *event) {
 static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
-    sim_tick_t now = sim_now(engine), arrival = send(unit, request, false, true);
+    sim_tick_t now = sim_now(engine), arrival = send(unit, request, false, DATA);
     request->op->waited[WAIT_DRAM] += now - request->entered;
     request->op->waited[WAIT_NOC] += arrival - now;
     if (unit->sram == NULL) {
@@ -504,7 +512,7 @@ static void enter(sim_dma_t *unit, request_t *request) {
     request->entered = now;
     if (request->op->kind == SIM_DMA_READ) {
         bool has_request = unit->noc != NULL && sim_noc_has_requests(unit->noc);
-        go_on(request, on_read_at_dram, has_request ? send(unit, request, true, false) : now);
+        go_on(request, on_read_at_dram, has_request ? send(unit, request, true, HEADER) : now);
     } else if (port_of(unit, request->op) != NULL) {
         on_local(unit->engine, &request->event);
     } else if (request->op->kind == SIM_DMA_WRITE) {
@@ -561,7 +569,8 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
     if (op->row_address != NULL)
         sim_dma_walk_rows(&op->walk, op->row_address, op->row_count, op->run_bytes);
     else
-        sim_dma_walk_strided(&op->walk, op->base, op->ndims, op->size, op->stride, op->run_bytes);
+        sim_dma_walk_strided(&op->walk, op->base, op->ndims, op->size, op->stride, op->run_bytes,
+                             !unit->spec.keeps_rows);
     op->walk.longest = unit->spec.max_run_bytes;
     op->total_bytes = op->walk.run_bytes * op->walk.runs_left;
     bool has_way = op->kind == SIM_DMA_WRITE && unit->spec.accumulator_bytes_per_cycle > 0;
@@ -659,6 +668,8 @@ sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t
         .outstanding_requests = (uint32_t)sim_config_u64(config, "dma.outstanding_requests"),
         .read_transfers = (uint32_t)sim_config_u64(config, "dma.read_transfers"),
         .write_transfers = (uint32_t)sim_config_u64(config, "dma.write_transfers"),
+        .keeps_rows = sim_config_u64(config, "dma.merge_rows") == 0,
+        .write_ack_bytes = sim_config_u64(config, "noc.write_ack_bytes"),
         .prefetches = sim_config_u64(config, "dma.descriptor_prefetch") != 0,
         .aligned_requests = sim_config_u64(config, "dma.aligned_requests") != 0,
         .transpose_factor = sim_config_ratio(config, "dma.transpose_factor"),

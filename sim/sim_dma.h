@@ -3,7 +3,7 @@
  * scratchpad).
  *
  * A transfer is a strided walk over DRAM (5 dimensions) whose innermost contiguous stretch is a
- * *run*. The engine
+ * *run* (with keeps_rows no longer than the innermost dimension). The engine
  *   1. spends descriptor_cycles (fetch, decode), then
  *   2. issues requests of whole runs (several short runs share a request; long runs are split) of
  *      at most request_bytes. Each run costs run_cycles and, per request that it is in,
@@ -32,8 +32,9 @@
  *
  * A read request goes to memory when its slot of the engine begins, and its data passes the
  * crossbar and the scratchpad port as it comes; a write request is read from the scratchpad whole
- * before it enters the crossbar. Accumulating on DRAM reads, then writes. An empty transfer costs
- * its descriptor, at least one cycle.
+ * before it enters the crossbar, and its acknowledgement, if it has one, comes back as
+ * write_ack_bytes from each endpoint. Accumulating on DRAM reads, then writes. An empty transfer
+ * costs its descriptor, at least one cycle.
  *
  * Causes: USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor as far as nothing
  * else was issued, runs, short last words, factors) DMA_SETUP; the rest of [start, end) is split
@@ -57,11 +58,12 @@ typedef struct sim_dma_spec {
     uint64_t request_bytes, max_run_bytes, outstanding_bytes;
     uint32_t outstanding_requests;
     uint32_t read_transfers, write_transfers; /* >= 1 */
-    bool prefetches;
+    bool prefetches, keeps_rows;
     bool aligned_requests; /* bytes_per_cycle and request_bytes are powers of two then */
     sim_ratio_t transpose_factor, accumulate_factor; /* >= 1: data cycles are multiplied */
     sim_clock_t clock;
     uint32_t network; /* of the interconnect, for both ways of a transfer */
+    uint64_t write_ack_bytes; /* 0: a write is through when memory has it */
 } sim_dma_spec_t;
 
 typedef enum sim_dma_kind {

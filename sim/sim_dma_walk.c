@@ -5,13 +5,14 @@
 #include "sim/sim_status.h"
 
 void sim_dma_walk_strided(sim_dma_walk_t *walk, uint64_t base, uint32_t ndims, const uint32_t *size,
-                          const int64_t *stride, uint64_t run_bytes) {
+                          const int64_t *stride, uint64_t run_bytes, bool merges) {
     if (ndims > SIM_DMA_MAX_DIMS) sim_bug("sim_dma", 0, "a walk of %u dimensions", ndims);
     *walk = (sim_dma_walk_t){.address = base, .run_bytes = run_bytes, .runs_left = run_bytes > 0};
     for (uint32_t i = 0; i < ndims; i++)
         walk->runs_left *= size[i];
     if (walk->runs_left == 0) return;
-    while (ndims > 0 && (size[ndims - 1] == 1 || stride[ndims - 1] == (int64_t)walk->run_bytes)) {
+    while (ndims > 0 && (size[ndims - 1] == 1 ||
+                         (merges && stride[ndims - 1] == (int64_t)walk->run_bytes))) {
         walk->run_bytes *= size[ndims - 1];
         walk->runs_left /= size[ndims - 1];
         ndims--;

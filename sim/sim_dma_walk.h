@@ -24,10 +24,10 @@ typedef struct sim_dma_piece {
     bool begins_run;
 } sim_dma_piece_t;
 
-/* Dimension 0 is the outermost; a dimension of size 0 or run_bytes 0: no runs. Inner dimensions
- * that continue the run without a gap become part of it. */
+/* Dimension 0 is the outermost; a dimension of size 0 or run_bytes 0: no runs. merges: inner
+ * dimensions that continue the run without a gap become part of it. */
 void sim_dma_walk_strided(sim_dma_walk_t *walk, uint64_t base, uint32_t ndims, const uint32_t *size,
-                          const int64_t *stride, uint64_t run_bytes);
+                          const int64_t *stride, uint64_t run_bytes, bool merges);
 /* row_address is borrowed. */
 void sim_dma_walk_rows(sim_dma_walk_t *walk, const uint64_t *row_address, uint64_t row_count,
                        uint64_t run_bytes);

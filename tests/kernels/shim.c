@@ -123,6 +123,7 @@ vnpu_status_t vnpu_device_class(int device, uint32_t index, vnpu_machine_t *out)
                             .class_index = index,
                             .first_core = m->first_core,
                             .chip_cores = shim.machine.cores,
+                            .dma_keeps_rows = m->dma.keeps_rows,
                             .dma_accumulator_bytes_per_cycle = m->dma.accumulator_bytes_per_cycle,
                             .name = "shim"};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {

@@ -501,6 +501,52 @@ Test(dma, long_stretches_may_be_several_runs) {
     }
 }
 
+Test(dma, rows_may_stay_apart) {
+    for (int merges = 0; merges < 2; merges++) {
+        sim_dma_spec_t spec = spec_of();
+        spec.keeps_rows = !merges;
+        spec.request_bytes = 256;
+        bench_t bench;
+        bench_init(&bench, &spec, NULL);
+        sim_dma_op_t op = {.kind = SIM_DMA_READ,
+                           .ndims = 2,
+                           .size = {3, 4},
+                           .stride = {1 << 20, 64},
+                           .run_bytes = 64};
+        watch(&op.op, bench.count);
+        sim_dma_submit(bench.unit[0], &op);
+        expect_at(bench.engine, &bench.count[0], 1, (64u + 3u * (merges ? 2u : 4u * 2u)) * TICKS);
+        expect_causes_sum(&op.op);
+        bench_fini(&bench);
+    }
+}
+
+/* A read's data and a write's answer share the way back: here an answer is as wide as 100 words. */
+Test(dma, a_write_may_be_answered) {
+    sim_tick_t end[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        sim_dma_spec_t spec = spec_of();
+        spec.write_ack_bytes = i == 0 ? 0 : 100 * NOC_WIDTH;
+        bench_t bench;
+        bench_init(&bench, &spec, QUIET);
+        sim_dma_op_t write = op_of(&bench, SIM_DMA_WRITE, 0, 1, 0, 256),
+                     read = op_of(&bench, SIM_DMA_READ, 1 << 20, 1, 0, 256);
+        sim_dma_submit(bench.unit[0], &write);
+        if (i == 2) { /* its data comes while the answer is sent */
+            (void)sim_engine_run_until(bench.engine, 40 * TICKS);
+            sim_dma_submit(bench.unit[1], &read);
+        }
+        (void)sim_engine_run(bench.engine);
+        expect_causes_sum(&write.op);
+        end[i] = i == 2 ? read.op.end : write.op.end;
+        cr_assert_eq(sim_noc_stats(bench.noc)->bytes, (i == 2 ? 512 : 256) + spec.write_ack_bytes);
+        bench_fini(&bench);
+    }
+    /* way back and serialisation, from the next edge of the interconnect on */
+    cr_assert_eq(end[1], up(end[0]) + (NOC_LATENCY + 100) * TICKS);
+    cr_assert_eq(end[2], end[1] + TICKS);
+}
+
 /* Rows of 64 results of four bytes that become one: the accumulator gives 40 bytes a cycle, the
  * engine takes 16. */
 Test(dma, results_come_as_fast_as_the_accumulator_gives_them) {
@@ -766,6 +812,8 @@ static void long_mix(const char *overrides) {
     spec.write_transfers = 64;
     spec.outstanding_requests = 0;
     spec.aligned_requests = true;
+    spec.keeps_rows = true;
+    spec.write_ack_bytes = 32;
     spec.bytes_per_cycle = 64;
     spec.request_bytes = 256;
     long_mix_of(spec, overrides);
