@@ -169,7 +169,7 @@ static sim_status_t parse_dims(dev_asm_t *as, vnpu_ap_t *ap, char *text) {
     return SIM_OK;
 }
 
-/* "loop:count:stride", or "off:count" */
+/* "loop:count:stride", "outer-loop:count:stride", or "off:count" */
 static sim_status_t parse_rotation(dev_asm_t *as, vnpu_ap_t *ap, char *text) {
     char *count_text = dev_asm_cut(text, ':');
     char *stride_text = count_text ? dev_asm_cut(count_text, ':') : NULL;
@@ -179,7 +179,15 @@ static sim_status_t parse_rotation(dev_asm_t *as, vnpu_ap_t *ap, char *text) {
         return dev_asm_fail(as, "rot=loop:count:stride");
     }
     sim_status_t status = dev_asm_u32(as, count_text, UINT8_MAX, &count);
-    if (status == SIM_OK && !is_off) status = dev_asm_u32(as, text, VNPU_MAX_LOOPS - 1, &loop);
+    char *inner_text = is_off ? NULL : dev_asm_cut(text, '-');
+    uint32_t outer = 0;
+    if (status == SIM_OK && inner_text != NULL)
+        status = dev_asm_u32(as, text, VNPU_MAX_LOOPS - 1, &outer);
+    if (status == SIM_OK && !is_off)
+        status = dev_asm_u32(as, inner_text ? inner_text : text, VNPU_MAX_LOOPS - 1, &loop);
+    if (status == SIM_OK && inner_text != NULL && outer >= loop)
+        return dev_asm_fail(as, "rot=%u-%u: from the outer loop to the inner one", outer, loop);
+    if (inner_text != NULL) ap->rot_outer = (uint8_t)(loop - outer);
     if (status == SIM_OK && !is_off)
         status = dev_asm_u32(as, stride_text, UINT32_MAX, &ap->rot_stride);
     ap->rot_loop = (uint8_t)loop;

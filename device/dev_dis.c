@@ -67,7 +67,9 @@ static void print_ap(const dis_t *dis, uint32_t index) {
         if (ap->grid_inc[a] != 0) fprintf(file, " grid%u=%+d", a, ap->grid_inc[a]);
     }
     if (ap->rot_loop != VNPU_NO_LOOP) {
-        fprintf(file, " rot=%u:%u:%u", ap->rot_loop, ap->rot_count, ap->rot_stride);
+        fputs(" rot=", file);
+        if (ap->rot_outer > 0) fprintf(file, "%u-", ap->rot_loop - ap->rot_outer);
+        fprintf(file, "%u:%u:%u", ap->rot_loop, ap->rot_count, ap->rot_stride);
     } else if (ap->rot_count != 1) {
         fprintf(file, " rot=off:%u", ap->rot_count);
     }

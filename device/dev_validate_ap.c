@@ -92,12 +92,16 @@ static sim_status_t check_base(dev_check_t *check, uint32_t index, const vnpu_ap
 
 static sim_status_t check_rotation(dev_check_t *check, uint32_t index, const vnpu_ap_t *ap) {
     if (ap->rot_loop == VNPU_NO_LOOP) {
-        if (ap->rot_count > 1 || ap->rot_stride != 0)
+        if (ap->rot_count > 1 || ap->rot_stride != 0 || ap->rot_outer != 0)
             return FAIL_AP("rotation is off but has values");
         return SIM_OK;
     }
     if (ap->rot_loop >= VNPU_MAX_LOOPS) return FAIL_AP("rotation by loop level %u", ap->rot_loop);
     if (ap->rot_count == 0) return FAIL_AP("rotation over 0 buffers");
+    if (ap->rot_outer > ap->rot_loop)
+        return FAIL_AP("rotation by %u loops outside level %u", ap->rot_outer, ap->rot_loop);
+    if (ap->rot_outer > 0 && ap->space != VNPU_SPACE_SRAM && ap->space != VNPU_SPACE_ACC)
+        return FAIL_AP("rotation by several loops in %s", dev_space_name(ap->space));
     return SIM_OK;
 }
 
@@ -156,7 +160,9 @@ sim_status_t dev_check_ap(dev_check_t *check, uint32_t index) {
 /* ---- a pattern in an instruction ---- */
 
 static bool uses_loop(const vnpu_ap_t *ap, uint32_t level) {
-    if (ap->loop_inc[level] != 0 || ap->rot_loop == level) return true;
+    bool rotates = ap->rot_loop != VNPU_NO_LOOP && level <= ap->rot_loop &&
+                   level + ap->rot_outer >= ap->rot_loop;
+    if (ap->loop_inc[level] != 0 || rotates) return true;
     for (uint32_t c = 0; c < 4; c++) {
         if ((ap->clip[c].axis_mode & VNPU_CLIP_USED) && ap->clip[c].loop == level) return true;
     }
@@ -170,7 +176,8 @@ static bool range_add_loop(range_t *range, const vnpu_ap_t *ap, uint32_t l, uint
     if (!range_add(range, inc * low, inc * high)) return false;
     if (ap->rot_loop != l) return true;
     uint32_t first = low % ap->rot_count, last = high % ap->rot_count;
-    if (high - low >= ap->rot_count || first > last) { /* passes the last buffer */
+    bool is_any = ap->rot_outer > 0 || high - low >= ap->rot_count;
+    if (is_any || first > last) { /* passes the last buffer */
         first = 0;
         last = ap->rot_count - 1u;
     }

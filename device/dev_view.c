@@ -148,7 +148,11 @@ void dev_view_make(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t *cu
         offset += (uint64_t)((int64_t)ap->grid_inc[a] * grid_pos[a]);
     }
     if (ap->rot_loop != VNPU_NO_LOOP) {
-        offset += (uint64_t)(cursor->counter[ap->rot_loop] % ap->rot_count) * ap->rot_stride;
+        uint64_t n = 0;
+        for (uint32_t l = (uint32_t)ap->rot_loop - ap->rot_outer; l < ap->rot_loop; l++)
+            n = (n + cursor->counter[l]) * cursor->trips[l + 1];
+        n += cursor->counter[ap->rot_loop];
+        offset += n % ap->rot_count * ap->rot_stride;
     }
     if (view->space == VNPU_SPACE_IOTA) {
         view->base = (uint64_t)ap->base + offset;

@@ -185,7 +185,8 @@ typedef struct vnpu_dim {
 /*
  * Access pattern, 128 bytes: a strided walk over one space.
  *   element offset = sum_d idx[d] * stride[d] + sum_l i[l] * loop_inc[l] + sum_a g[a] * grid_inc[a]
- *                    + (rot_loop in use ? (i[rot_loop] mod rot_count) * rot_stride : 0)
+ *                    + (rot_loop in use ? (n mod rot_count) * rot_stride : 0)
+ *   n: iterations, in order, of the loops rot_loop - rot_outer .. rot_loop: i[rot_loop] when rot_outer is 0
  *   byte address   = start(space, arg) + base + element offset * size of dtype
  * start: the argument's address (DRAM, arg given), 0 (SRAM, ACC, ARG). IOTA: the value is base + element offset.
  * A pattern with a dimension clipped to 0 makes its instruction a no-op that still waits and signals.
@@ -208,7 +209,8 @@ typedef struct vnpu_ap {
     int32_t grid_inc[VNPU_MAX_AXES];  /* elements per grid coordinate */
     uint8_t rot_loop;   /* loop level whose counter rotates buffers, or VNPU_NO_LOOP */
     uint8_t rot_count;  /* buffers, >= 1 */
-    uint16_t reserved2;
+    uint8_t rot_outer;  /* loops outside rot_loop whose iterations count too, <= rot_loop; SRAM and ACC only */
+    uint8_t reserved2;
     uint32_t rot_stride; /* elements between buffers */
     vnpu_clip_t clip[4];
 } vnpu_ap_t;

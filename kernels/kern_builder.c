@@ -108,6 +108,11 @@ void kern_ap_rotate(vnpu_ap_t *ap, uint8_t level, uint32_t count, uint64_t elems
     ap->rot_stride = (uint32_t)elems;
 }
 
+void kern_ap_rotate_nest(vnpu_ap_t *ap, uint8_t outer) {
+    if (ap->rot_loop != VNPU_NO_LOOP && ap->rot_loop > outer)
+        ap->rot_outer = (uint8_t)(ap->rot_loop - outer);
+}
+
 uint16_t kern_ap(kern_builder_t *builder, const vnpu_ap_t *ap) {
     if (ap->ndims == 0) misuse(builder, "a pattern without dimensions", 0);
     for (uint32_t i = 0; i < builder->num_aps; i++) {

@@ -69,6 +69,8 @@ void kern_ap_dim(vnpu_ap_t *ap, uint32_t size, int64_t stride); /* appends a dim
 uint32_t kern_ap_clip(vnpu_ap_t *ap, vnpu_clip_t clip); /* appends a clip; returns its number */
 /* Buffers of `elems` elements, turned by loop `level`; count 1 or level VNPU_NO_LOOP: none. */
 void kern_ap_rotate(vnpu_ap_t *ap, uint8_t level, uint32_t count, uint64_t elems);
+/* From now on by the iterations of the whole nest from `outer` in: trip counts are free then. */
+void kern_ap_rotate_nest(vnpu_ap_t *ap, uint8_t outer);
 /* Index of the pattern in the table; equal patterns share an entry. */
 uint16_t kern_ap(kern_builder_t *builder, const vnpu_ap_t *ap);
 /* The pattern of an index. */

@@ -65,7 +65,7 @@ static const char everything[] =
     ".sram 1M\n.acc 64K\n"
     ".ap t dram f32 arg=table base=-64 dims=[16:100, TILE:1] loop0=-7 loop3=+9 grid0=+1 grid1=-2\n"
     ".ap r dram f32 arg=result dims=[8:100, TILE:1] clip=0:100:cyclic:1:0 clip=1:77:grid:1\n"
-    ".ap rs sram f32 base=4096 dims=[8:TILE, TILE:1] rot=2:3:256 clip=0:100:cyclic:1:0 "
+    ".ap rs sram f32 base=4096 dims=[8:TILE, TILE:1] rot=0-2:3:256 clip=0:100:cyclic:1:0 "
     "clip=1:77:grid:1\n"
     ".ap gd sram f32 base=65536 dims=[5:TILE, TILE:1]\n"
     ".ap index sram i64 base=2*TILE dims=[5:1]\n"
@@ -188,6 +188,8 @@ Test(assembler, fields_land_where_the_header_says) {
     cr_assert_eq(r->clip[1].loop, VNPU_NO_LOOP);
     cr_assert_eq(rs->rot_loop, 2);
     cr_assert_eq(rs->rot_count, 3);
+    cr_assert_eq(rs->rot_outer, 2);
+    cr_assert_eq(r->rot_outer, 0);
     cr_assert_eq(rs->rot_stride, 256u);
     const vnpu_insn_t *gather = &program->insn[5], *fill = &program->insn[13];
     cr_assert_eq(gather->op, VNPU_OP_DMA_GATHER);
@@ -274,6 +276,7 @@ Test(assembler, errors_name_file_line_and_the_nearest_word) {
         {".ap x sram f32 dims=[1:1", "e.s:1: '[' and ']' do not match"},
         {".ap x sram f32 dims=[1:1] lop0=1", "unknown key 'lop0'; the nearest is 'loop0'"},
         {".ap x sram f32 dims=[1:1] rot=1:2", "rot=loop:count:stride"},
+        {".ap x sram f32 dims=[1:1] rot=2-1:2:8", "rot=2-1: from the outer loop to the inner one"},
         {".ap x sram f32 dims=[1:1] clip=0:5:loop:1:1", "clip mode loop takes a loop level"},
         {".ap x sram f32 dims=[1:1] clip=0:5:lop:1",
          "unknown clip mode 'lop'; the nearest is 'loop'"},

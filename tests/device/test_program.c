@@ -62,6 +62,8 @@ static const char prefix[] =
     ".ap moving sram f32 dims=[4:32, 32:1] loop0=+128\n"
     ".ap moving1 sram f32 dims=[4:32, 32:1] loop1=+128\n"
     ".ap turning sram f32 dims=[4:32, 32:1] rot=0:3:8192\n"
+    ".ap turning2 sram f32 dims=[4:32, 32:1] rot=0-1:3:4096\n"
+    ".ap turning3 sram f32 dims=[4:32, 32:1] rot=0-1:3:8192\n"
     ".ap below sram f32 dims=[4:32, 32:-1] base=120\n"
     ".ap beyond sram f32 dims=[4:32, 32:1] base=65536-508\n"
     ".ap acc_beyond acc f32 dims=[4:16, 16:1] base=8192-252\n"
@@ -319,6 +321,10 @@ Test(validator, bounds) {
         {V "loop 2\n v_unary.exp dst=moving1 src0=near\n endloop",
          "dst: the pattern moves with loop level 1, 1 are open here"},
         {V "v_unary.exp dst=turning src0=near", "moves with loop level 0"},
+        {V "loop 2\n v_unary.exp dst=turning2 src0=near\n endloop", "moves with loop level 1"},
+        {V "loop 5\n loop 5\n v_unary.exp dst=turning2 src0=near\n endloop\n endloop", NULL},
+        {V "loop 5\n loop 5\n v_unary.exp dst=turning3 src0=near\n endloop\n endloop",
+         "dst: bytes 0 to 66048 of sram, the program has 65536"},
         {D "dma_copy dst=near_clip src0=far_clip", "moves with loop level 0"},
         {V "loop 40000\n loop 40000\n v_unary.exp dst=wide src0=near\n endloop\n endloop",
          "dst: reaches more than 2^46 elements from its base"},
@@ -522,6 +528,8 @@ Test(validator, encoding_of_patterns) {
         PAT(1, grid_inc[1], 5, "a pattern in sram cannot move with the grid (axis 1)"),
         PAT(1, rot_loop, 4, "rotation by loop level 4"),
         PAT(1, rot_count, 0, "rotation over 0 buffers"),
+        PAT(1, rot_outer, 1, "rotation by 1 loops outside level 0"),
+        PAT(0, rot_outer, 1, "rotation is off but has values"),
         PAT(1, rot_loop, VNPU_NO_LOOP, "rotation is off but has values"),
         PAT(0, rot_count, 0, NULL),
         PAT(0, clip[0].axis_mode, 0, "clip 0 is unused, not zero"),
