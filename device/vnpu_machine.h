@@ -59,6 +59,9 @@ typedef struct vnpu_machine {
     char class_name[32];
     uint32_t dma_keeps_rows; /* rows of a transfer are never joined: operands keep theirs */
     uint32_t dma_accumulator_bytes_per_cycle; /* results from the accumulator to DRAM; 0: by way of the scratchpad */
+    uint32_t matrix_gap_cycles;    /* part of matrix_fill_cycles, again for every further piece of a stream */
+    uint32_t matrix_stream_elems;  /* of such a piece; 0: a stream is one piece */
+    uint32_t matrix_operand_bytes_per_cycle; /* what the operand ports take; 0: any number */
 } vnpu_machine_t;
 
 #ifdef __cplusplus

@@ -150,10 +150,37 @@ static uint64_t port_cycles(const vnpu_machine_t *machine, vnpu_dtype_t dtype, u
     return port + machine->matrix_switch_cycles;
 }
 
+/* What the operand ports need for a fold: its share of the bytes of an MM with `part` streamed. */
+static uint64_t operand_cycles(const vnpu_machine_t *machine, vnpu_dtype_t dtype,
+                               const roles_t *roles, uint64_t part) {
+    if (machine->matrix_operand_bytes_per_cycle == 0) return 0;
+    extent_t rows = roles->rows, cols = roles->cols;
+    uint64_t row_folds = kern_ceil_div(rows.tile, machine->matrix_rows * rows.arrays);
+    uint64_t col_folds = kern_ceil_div(cols.tile, machine->matrix_cols * cols.arrays);
+    bool has_results = machine->matrix_dataflow == RESULTS_STAY;
+    uint64_t elems = rows.tile * part * col_folds;
+    elems += has_results ? part * cols.tile * row_folds : rows.tile * cols.tile;
+    uint64_t per_cycle = row_folds * col_folds * machine->matrix_operand_bytes_per_cycle;
+    return kern_ceil_div(elems * vnpu_dtype_bytes(dtype), per_cycle);
+}
+
+/* Cycles of one fold's stream over `part` elements. */
+static uint64_t stream_cycles(const vnpu_machine_t *machine, vnpu_dtype_t dtype,
+                              const roles_t *roles, uint64_t part) {
+    uint64_t num = machine->matrix_rate_num[dtype], den = machine->matrix_rate_den[dtype];
+    uint64_t steps = steps_of(machine, roles->streamed, part);
+    uint64_t stream = max64(kern_ceil_div(steps * den, num), machine->matrix_min_stream_cycles);
+    stream = max64(stream, operand_cycles(machine, dtype, roles, part));
+    uint64_t pieces = 1;
+    if (machine->matrix_stream_elems != 0)
+        pieces = kern_ceil_div(kern_ceil_div(part, roles->streamed.arrays),
+                               machine->matrix_stream_elems);
+    return stream + machine->matrix_fill_cycles + (pieces - 1) * machine->matrix_gap_cycles;
+}
+
 uint64_t kern_cost_matrix(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t m, uint64_t k,
                           uint64_t n, uint64_t mt, uint64_t kt, uint64_t nt) {
-    uint64_t num = machine->matrix_rate_num[dtype], den = machine->matrix_rate_den[dtype];
-    if (num == 0) return UINT64_MAX / 4;
+    if (machine->matrix_rate_num[dtype] == 0) return UINT64_MAX / 4;
     extent_t along_m = {m, mt, 1}, along_k = {k, kt, 1}, along_n = {n, nt, 1};
     split(machine, &along_m, along_k, &along_n);
     roles_t roles = roles_of(machine, along_m, along_k, along_n);
@@ -165,8 +192,7 @@ uint64_t kern_cost_matrix(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uin
     uint64_t count[2] = {streamed.size / streamed.tile, part[1] > 0}, cycles = 0;
     for (int i = 0; i < 2; i++) {
         if (count[i] == 0) continue;
-        uint64_t stream = kern_ceil_div(steps_of(machine, streamed, part[i]) * den, num);
-        stream = max64(stream, machine->matrix_min_stream_cycles) + machine->matrix_fill_cycles;
+        uint64_t stream = stream_cycles(machine, dtype, &roles, part[i]);
         uint64_t fold = machine->matrix_weight_buffers > 1 ? max64(stream, port) : stream + port;
         cycles += count[i] * fold;
     }

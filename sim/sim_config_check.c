@@ -52,6 +52,10 @@ static void check_matrix_errors(const sim_config_t *config, const char *origin,
                          "most two buffers: matrix.dataflow = %s, matrix.weight_buffers = %s",
                          origin, sim_config_text(config, "matrix.dataflow"),
                          sim_config_text(config, "matrix.weight_buffers"));
+    if (get(config, "matrix.stream_elems") != 0 && get(config, "matrix.gap_cycles") == 0)
+        sim_problems_add(problems,
+                         "%s: matrix.stream_elems = %s has no effect with matrix.gap_cycles = 0",
+                         origin, sim_config_text(config, "matrix.stream_elems"));
     bool is_broadcast = strcmp(sim_config_str(config, "matrix.operands"), "broadcast") == 0;
     if (is_broadcast && get(config, "matrix.overlap") == 0)
         sim_problems_add(problems,

@@ -120,17 +120,28 @@ static uint64_t port_cycles(const sim_matrix_spec_t *spec, uint64_t used_rows, u
     return ceil_div(rows, spec->load_rows_per_cycle) * pieces;
 }
 
-uint64_t sim_matrix_fill_cycles(const sim_matrix_spec_t *spec) {
-    return spec->gap_cycles + (spec->is_serial ? skew_of(spec) : 0);
+uint64_t sim_matrix_fill_cycles(const sim_matrix_spec_t *spec, uint32_t streamed) {
+    uint64_t pieces = spec->stream_elems == 0 ? 1 : ceil_div(streamed, spec->stream_elems);
+    return pieces * spec->gap_cycles + (spec->is_serial ? skew_of(spec) : 0);
 }
 
 uint64_t sim_matrix_latency_cycles(const sim_matrix_spec_t *spec) {
     return spec->pipeline_cycles + (spec->is_serial ? 0 : skew_of(spec));
 }
 
+/* What the operand ports need for each of an operation's folds. */
+static uint64_t operand_cycles(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
+                               uint64_t folds) {
+    sim_bank_use_t use[2];
+    if (spec->operand_bytes == 0) return 0;
+    sim_matrix_use(spec, op, use);
+    return ceil_div(use[0].bytes, folds * spec->operand_bytes);
+}
+
 /* With one or two buffers every load waits for the switch before it: part of `full` and `last`. */
-static sim_folds_t folds_of(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op) {
+static sim_folds_t folds_of(const sim_matrix_spec_t *spec, sim_matrix_op_t *op) {
     sim_folds_t folds = {0};
+    op->fill_cycles = op->operand_cycles = 0;
     if (op->m == 0 || op->k == 0 || op->n == 0) return folds;
     part_t part = share_of(spec, op->m, op->k, op->n);
     uint64_t pieces = has_loads(spec) && op->pieces > 1 ? op->pieces : 1;
@@ -142,8 +153,12 @@ static sim_folds_t folds_of(const sim_matrix_spec_t *spec, const sim_matrix_op_t
         folds.last += spec->switch_cycles;
         folds.full += spec->switch_cycles;
     }
-    folds.stream =
-        sim_matrix_stream_cycles(spec, part.streamed, op->rate) + sim_matrix_fill_cycles(spec);
+    uint64_t stream = sim_matrix_stream_cycles(spec, part.streamed, op->rate);
+    uint64_t count = folds.row_folds * folds.col_folds;
+    uint64_t operands = operand_cycles(spec, op, count);
+    op->operand_cycles = operands > stream ? count * (operands - stream) : 0;
+    op->fill_cycles = count * sim_matrix_fill_cycles(spec, part.streamed);
+    folds.stream = max64(stream, operands) + sim_matrix_fill_cycles(spec, part.streamed);
     return folds;
 }
 
@@ -175,7 +190,7 @@ static uint64_t plan(const sim_matrix_spec_t *spec, sim_chain_t *chain, sim_matr
     uint64_t start = max64(chain->streamed, from);
     sim_folds_t folds = folds_of(spec, op);
     uint64_t count = folds.row_folds * folds.col_folds;
-    op->stall_cycles = op->fill_cycles = op->tail_cycles = 0;
+    op->stall_cycles = op->tail_cycles = 0;
     if (count == 0) { /* nothing to do is still an instruction */
         op->array_cycles = 1;
         chain->streamed = start + 1;
@@ -186,7 +201,6 @@ static uint64_t plan(const sim_matrix_spec_t *spec, sim_chain_t *chain, sim_matr
         if (count > 1) sim_chain_product(chain, spec, &folds, 1);
         op->array_cycles = chain->streamed - start;
         op->stall_cycles = op->array_cycles - count * folds.stream;
-        op->fill_cycles = count * sim_matrix_fill_cycles(spec);
     }
     op->tail_cycles = sim_matrix_latency_cycles(spec);
     if (!has_loads(spec) && chain->port > chain->streamed)
@@ -244,8 +258,10 @@ static void book(const sim_matrix_spec_t *spec, sim_matrix_op_t *op) {
     cause[SIM_CAUSE_USEFUL] = (sim_tick_t)(cells / per_tick);
     cause[SIM_CAUSE_WEIGHT_LOAD] = sim_span_ticks(&spec->clock, op->stall_cycles - drains);
     cause[SIM_CAUSE_FILL_DRAIN] = sim_span_ticks(&spec->clock, op->fill_cycles + drains);
+    cause[SIM_CAUSE_OPERAND_WAIT] = sim_span_ticks(&spec->clock, op->operand_cycles);
     cause[SIM_CAUSE_UNUSED_LANES] = op->span.min_ticks - cause[SIM_CAUSE_USEFUL] -
-                                    cause[SIM_CAUSE_WEIGHT_LOAD] - cause[SIM_CAUSE_FILL_DRAIN];
+                                    cause[SIM_CAUSE_WEIGHT_LOAD] - cause[SIM_CAUSE_FILL_DRAIN] -
+                                    cause[SIM_CAUSE_OPERAND_WAIT];
     cause[SIM_CAUSE_SRAM_CONFLICT] = op->op.end - op->op.start - op->span.min_ticks;
 }
 

@@ -15,7 +15,9 @@
  *            with has_full_folds; a load is repeated for every piece of the operand (f32 as bf16
  *            pieces); it goes through one port per array,
  *   stream = max(ceil(ceil(streamed / step) / rate), min_stream), rate = steps per cycle for the
- *            dtype (1/4 -> 4 cycles a step; 2 -> 1/2), after gap_cycles of control,
+ *            dtype (1/4 -> 4 cycles a step; 2 -> 1/2), and at least what the operand ports take for
+ *            the fold's share of the operands, ceil(bytes / folds / operand_bytes); after gap_cycles
+ *            of control for each piece of stream_elems,
  *   skew   = rows + cols - 2 until the last row has crossed the array; 0 with is_broadcast (the
  *            cells of a cube get their operands together).
  * A new stream may enter while the last one crosses (is_serial: only when it has left). With n =
@@ -35,12 +37,14 @@
  * Operand bytes go through the SRAM and accumulator shares as streams spanning the operation: a
  * streamed operand per fold, a stationary one once, results written per k fold and read again by
  * all but the first (by that too when accumulating; output-stationary: once). What they stretch is
- * SRAM_CONFLICT, and stops the array's clock: pending loads and drains move along.
+ * SRAM_CONFLICT, and stops the array's clock: pending loads and drains move along. The operand ports
+ * lie between the scratchpad and the array (Tensix: two unpackers); their limit is a rate of the
+ * fold, not a share.
  *
  * Causes: USEFUL = m * k * n / (rows * cols * count * step * rate) cycles, what the whole unit at
  * full rate would need; loads that nothing hides are WEIGHT_LOAD; gaps, skew of serial folds and
- * drains that nothing hides are FILL_DRAIN; the rest (partial folds, min_stream, rounding, an
- * operation without elements: one cycle) is UNUSED_LANES.
+ * drains that nothing hides are FILL_DRAIN; what the operand ports add is OPERAND_WAIT; the rest
+ * (partial folds, min_stream, rounding, an operation without elements: one cycle) is UNUSED_LANES.
  */
 #ifndef SIM_MATRIX_H
 #define SIM_MATRIX_H
@@ -69,6 +73,8 @@ typedef struct sim_matrix_spec {
     uint32_t step, count; /* 0 means 1 */
     sim_split_t split;
     uint32_t gap_cycles;
+    uint32_t stream_elems;  /* what operand registers hold of the streamed dimension; 0: all of it */
+    uint32_t operand_bytes; /* that the operand ports of all arrays take a cycle; 0: any number */
     uint32_t switch_cycles; /* only where something is loaded into at most two buffers */
     bool is_broadcast, is_serial, has_full_folds;
 } sim_matrix_spec_t;
@@ -91,6 +97,7 @@ typedef struct sim_matrix_op {
     uint64_t array_cycles; /* start to end, without contention */
     uint64_t stall_cycles; /* of them, waiting for a load or a drain */
     uint64_t fill_cycles;  /* of them, gaps and skew */
+    uint64_t operand_cycles; /* of them, waiting for the operand ports */
     uint64_t tail_cycles;  /* from end to done */
 } sim_matrix_op_t;
 
@@ -124,14 +131,15 @@ uint64_t sim_matrix_padded_macs(const sim_matrix_spec_t *spec, uint32_t m, uint3
 /* Cycles that one fold streams. `streamed`: M, K or N, see above. */
 uint64_t sim_matrix_stream_cycles(const sim_matrix_spec_t *spec, uint32_t streamed,
                                   sim_ratio_t rate);
-/* The array's time of each fold beside its stream: gap, and skew where folds do not overlap. */
-uint64_t sim_matrix_fill_cycles(const sim_matrix_spec_t *spec);
+/* The array's time of each fold beside its stream: gaps, and skew where folds do not overlap. */
+uint64_t sim_matrix_fill_cycles(const sim_matrix_spec_t *spec, uint32_t streamed);
 /* From the last step into the array to its results, without the rest of a drain. */
 uint64_t sim_matrix_latency_cycles(const sim_matrix_spec_t *spec);
 /* What one operation moves through the scratchpad [0] and the accumulator [1]. */
 void sim_matrix_use(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
                     sim_bank_use_t out_use[2]);
-/* start -> end of one operation that finds the array idle and cold, no memory limits. */
+/* start -> end of one operation that finds the array idle and cold, no memory limits, no limit of
+ * the operand ports. */
 uint64_t sim_matrix_cold_cycles(const sim_matrix_spec_t *spec, uint32_t m, uint32_t k, uint32_t n,
                                 sim_ratio_t rate);
 

@@ -19,6 +19,8 @@ sim_status_t sim_matrix_spec_from_config(const sim_config_t *config, sim_matrix_
         .has_full_folds = sim_config_u64(config, "matrix.partial_folds") == 1,
         .is_serial = sim_config_u64(config, "matrix.overlap") == 0,
         .gap_cycles = u32(config, "matrix.gap_cycles"),
+        .stream_elems = u32(config, "matrix.stream_elems"),
+        .operand_bytes = u32(config, "matrix.operand_bytes_per_cycle"),
         .switch_cycles = u32(config, "matrix.switch_cycles"),
         .min_stream_cycles = u32(config, "matrix.min_stream_cycles"),
         /* The operands come through the scratchpad: its latency is part of the way to the result.

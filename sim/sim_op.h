@@ -23,7 +23,7 @@ typedef enum sim_cause {
     SIM_CAUSE_DRAM,            /* DRAM latency, timing rules, refresh, channel queue */
     SIM_CAUSE_NOC,             /* interconnect serialisation and contention */
     SIM_CAUSE_SRAM_CONFLICT,   /* scratchpad or accumulator bandwidth taken by others */
-    SIM_CAUSE_OPERAND_WAIT,    /* semaphore wait for data that a DMA queue brings */
+    SIM_CAUSE_OPERAND_WAIT,    /* semaphore wait for data that a DMA queue brings; the array's own operand ports */
     SIM_CAUSE_SEMAPHORE_WAIT,  /* any other semaphore wait */
     SIM_CAUSE_ISSUE,           /* fetch, decode and issue of instructions */
     SIM_CAUSE_LAUNCH_GAP,      /* the command path between launches */

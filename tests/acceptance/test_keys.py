@@ -31,6 +31,7 @@ COMPANIONS = {
     "dram.trrefd": "dram.refresh=per_bank,dram.trefipb=400,dram.trfcpb=200",
     "dram.refresh": "dram.trefipb=400,dram.trfcpb=200",
     "matrix.split": "matrix.count=2",
+    "matrix.stream_elems": "matrix.gap_cycles=4",
     "cmd.queue_depth": "cmd.launch_gap=20 us",  # packets that take longer than the host takes to submit
     "grid.workers": "grid.cores=2",
 }

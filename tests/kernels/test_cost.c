@@ -68,6 +68,7 @@ Test(cost, the_array_is_the_units) {
                                        "matrix.partial_folds=full",
                                        "matrix.overlap=false",
                                        "matrix.gap_cycles=3",
+                                       "matrix.gap_cycles=3,matrix.stream_elems=8",
                                        "matrix.weight_buffers=1",
                                        "matrix.load_rows_per_cycle=3",
                                        "matrix.min_stream_cycles=11"};
@@ -83,6 +84,7 @@ Test(cost, the_array_is_the_units) {
                                   .split = (sim_split_t)machine.matrix_split,
                                   .has_full_folds = machine.matrix_has_full_folds != 0,
                                   .gap_cycles = machine.matrix_fill_cycles,
+                                  .stream_elems = machine.matrix_stream_elems,
                                   .weight_buffers = machine.matrix_weight_buffers,
                                   .load_rows_per_cycle = machine.matrix_load_rows_per_cycle,
                                   .min_stream_cycles = machine.matrix_min_stream_cycles};
@@ -101,6 +103,32 @@ Test(cost, the_array_is_the_units) {
                              (unsigned long long)cost, (unsigned long long)unit);
             }
         }
+    }
+}
+
+/* Slow operand ports: a fold takes what the unit reads for it. */
+Test(cost, operand_ports_are_the_units) {
+    static const char *const FLOWS[] = {"weight_stationary", "output_stationary",
+                                        "input_stationary"};
+    const uint32_t sizes[] = {1, 8, 9, 40};
+    for (int i = 0; i < 3 * 64; i++) {
+        char overrides[256];
+        snprintf(overrides, sizeof overrides,
+                 "matrix.dataflow=%s,matrix.operand_bytes_per_cycle=1 B", FLOWS[i / 64]);
+        vnpu_machine_t machine = machine_of("tiny", overrides);
+        sim_matrix_spec_t spec = {
+            .rows = 8, .cols = 8, .dataflow = (sim_dataflow_t)machine.matrix_dataflow};
+        sim_matrix_op_t op = {.m = sizes[i % 4],
+                              .k = sizes[i / 4 % 4],
+                              .n = sizes[i / 16 % 4],
+                              .in_bytes = 4,
+                              .weight_bytes = 4};
+        sim_bank_use_t use[2];
+        sim_matrix_use(&spec, &op, use);
+        uint64_t folds = sim_matrix_product_folds(&spec, op.m, op.k, op.n);
+        uint64_t cost = kern_cost_matrix(&machine, VNPU_F32, op.m, op.k, op.n, op.m, op.k, op.n);
+        cr_assert_eq(cost, folds * ((use[0].bytes + folds - 1) / folds), "%s, %u %u %u", overrides,
+                     op.m, op.k, op.n);
     }
 }
 

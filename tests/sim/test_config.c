@@ -546,6 +546,7 @@ Test(config, effective_round_trip) {
 static const char *base_of(const sim_key_t *key) {
     bool is_routed = strcmp(key->section, "noc") == 0 && key->default_text != NULL;
     if (is_routed) return "noc.type=torus,noc.columns=16,noc.latency_cycles=0";
+    if (strcmp(key->name, "stream_elems") == 0) return "matrix.gap_cycles=1";
     bool is_dram = strcmp(key->section, "dram") == 0 && key->default_text != NULL;
     return is_dram ? "dram.window=8,dram.trefipb=390,dram.trfcpb=100" : "";
 }
@@ -667,6 +668,7 @@ Test(config, contradictions_are_errors) {
         {"matrix.switch_cycles=1,matrix.dataflow=output_stationary",
          "matrix.dataflow = output_stationary"},
         {"matrix.operands=broadcast,matrix.overlap=false", "matrix.overlap = false has no effect"},
+        {"matrix.stream_elems=32", "matrix.stream_elems = 32 has no effect"},
         {"layout.tile=8*128", "layout.tile = 8*128: it must be none, or rows x columns"},
         {"matrix.f32=bf16x6,matrix.rate.bf16=0", "matrix.f32 = bf16x6 needs matrix.rate.bf16"},
         {"matrix.f32=bf16x6,matrix.rate.bf16=1/500000000", "is too fine"},

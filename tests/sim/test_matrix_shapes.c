@@ -259,6 +259,83 @@ Test(shapes, a_gap_precedes_every_fold) {
     }
 }
 
+/* A register holds 32: 32 elements are one piece, 33 two. */
+Test(shapes, a_gap_precedes_every_piece_of_a_stream) {
+    for (int dataflow = 0; dataflow < 3; dataflow++) {
+        sim_matrix_spec_t spec = bench_spec((sim_dataflow_t)dataflow, 16, 16);
+        spec.load_rows_per_cycle = 16;
+        spec.gap_cycles = 5;
+        spec.stream_elems = 32;
+        for (uint32_t size = 31; size <= 65; size++) {
+            uint32_t x[3][3] = {{size, 32, 32}, {32, size, 32}, {32, 32, size}}; /* streamed */
+            const uint32_t *s = x[dataflow == SIM_WEIGHT_STATIONARY   ? 0
+                                  : dataflow == SIM_OUTPUT_STATIONARY ? 1
+                                                                      : 2];
+            sim_matrix_op_t op = bench_op(s[0], s[1], s[2]);
+            (void)bench_cycles(&spec, &op, 1);
+            uint64_t load = dataflow == SIM_OUTPUT_STATIONARY ? 0 : 1;
+            uint64_t pieces = size <= 32 ? 1 : size <= 64 ? 2 : 3;
+            cr_assert_eq(op.op.end, (load + 4 * (5 * pieces + size)) * TICKS, "%u", size);
+            cr_assert_eq(cycles_of(&op.op, SIM_CAUSE_FILL_DRAIN), 20 * pieces);
+        }
+    }
+}
+
+/* A tile of 32 x 32 in each source register, 64 bytes a cycle from L1, two rows a step and phase:
+ * products of 32^3 need a new streamed tile each (32 cycles of 16-bit elements), and the tile that
+ * stays is one more for every fold. */
+Test(shapes, operand_ports_limit_the_stream) {
+    static const struct {
+        uint32_t m, bytes, phases;
+        uint64_t fold;
+    } CASES[] = {
+        {256, 2, 2, 9 * 32}, /* ports: nine tiles for eight products */
+        {128, 2, 2, 5 * 32}, /* five for four */
+        {256, 2, 4, 8 * 64}, /* the cells */
+        {256, 1, 2, 8 * 32}, /* 9 * 16 < 8 * 32 */
+        {256, 1, 1, 9 * 16},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        sim_matrix_spec_t spec = bench_spec(SIM_WEIGHT_STATIONARY, 32, 32);
+        spec.step = 2;
+        spec.load_rows_per_cycle = 32;
+        spec.operand_bytes = 64;
+        sim_matrix_op_t op = bench_op(CASES[i].m, 64, 96);
+        op.in_bytes = op.weight_bytes = CASES[i].bytes;
+        op.rate = (sim_ratio_t){1, CASES[i].phases};
+        (void)bench_cycles(&spec, &op, 1);
+        uint64_t useful = CASES[i].m / 2 * CASES[i].phases;
+        cr_assert_eq(op.op.end, (1 + 6 * CASES[i].fold) * TICKS, "%zu", i);
+        cr_assert_eq(cycles_of(&op.op, SIM_CAUSE_OPERAND_WAIT), 6 * (CASES[i].fold - useful));
+        cr_assert_eq(cycles_of(&op.op, SIM_CAUSE_USEFUL), 6 * useful);
+        /* The limit is tight: where the ports are it, a byte less a cycle is slower. */
+        spec.operand_bytes = 63;
+        sim_matrix_op_t slower = op;
+        (void)bench_cycles(&spec, &slower, 1);
+        cr_assert_eq(slower.op.end > op.op.end, CASES[i].fold > useful, "%zu", i);
+        spec.operand_bytes = 0;
+        (void)bench_cycles(&spec, &slower, 1);
+        cr_assert_eq(slower.op.end, (1 + 6 * useful) * TICKS);
+    }
+}
+
+/* Output-stationary: rows and columns both stream by. Kept weights are not read again. */
+Test(shapes, operand_ports_count_what_is_read) {
+    sim_matrix_spec_t spec = bench_spec(SIM_OUTPUT_STATIONARY, 16, 16);
+    spec.operand_bytes = 8;
+    sim_matrix_op_t op = bench_op(32, 40, 48);
+    (void)bench_cycles(&spec, &op, 1);
+    uint64_t bytes = 3u * 32 * 40 * 2 + 2u * 40 * 48;
+    cr_assert_eq(op.op.end, 6 * ((bytes + 47) / 48) * TICKS);
+    spec = bench_spec(SIM_WEIGHT_STATIONARY, 16, 16);
+    spec.operand_bytes = 8;
+    sim_matrix_op_t kept[2] = {bench_op(20, 16, 16), bench_op(20, 16, 16)};
+    kept[1].keep_weights = true;
+    (void)bench_cycles(&spec, kept, 2);
+    cr_assert_eq(kept[0].op.end, (16 + (640 + 256) / 8) * TICKS);
+    cr_assert_eq(kept[1].op.end - kept[0].op.end, 640 / 8 * TICKS);
+}
+
 Test(shapes, broadcast_operands_have_no_skew) {
     sim_matrix_spec_t spec = bench_spec(SIM_WEIGHT_STATIONARY, 16, 16);
     spec.pipeline_cycles = 7;
@@ -395,7 +472,8 @@ Test(shapes, keys_reach_the_spec) {
     sim_config_t *config = config_new(
         "tiny", "matrix.dataflow=input_stationary,matrix.operands=systolic,matrix.step=3,"
                 "matrix.count=5,matrix.partial_folds=full,matrix.overlap=false,matrix.gap_cycles=7,"
-                "matrix.switch_cycles=9,sram.latency_cycles=1,matrix.pipeline_cycles=2");
+                "matrix.switch_cycles=9,sram.latency_cycles=1,matrix.pipeline_cycles=2,"
+                "matrix.stream_elems=6,matrix.operand_bytes_per_cycle=24 B");
     sim_matrix_spec_t spec;
     cr_assert_eq(sim_matrix_spec_from_config(config, &spec), SIM_OK);
     cr_assert_eq(spec.dataflow, SIM_INPUT_STATIONARY);
@@ -404,7 +482,9 @@ Test(shapes, keys_reach_the_spec) {
     cr_assert_eq(spec.count, 5);
     cr_assert_eq(spec.gap_cycles, 7);
     cr_assert_eq(spec.switch_cycles, 9);
-    cr_assert_eq(sim_matrix_fill_cycles(&spec), 7 + 14);
+    cr_assert_eq(spec.stream_elems, 6);
+    cr_assert_eq(spec.operand_bytes, 24);
+    cr_assert_eq(sim_matrix_fill_cycles(&spec, 12), 2 * 7 + 14);
     cr_assert_eq(sim_matrix_latency_cycles(&spec), 3);
     sim_config_destroy(config);
     config = config_new("tiny", "matrix.dataflow=output_stationary,matrix.operands=broadcast");
@@ -470,6 +550,8 @@ Test(shapes, every_key_has_effect_in_every_dataflow) {
         "matrix.partial_folds=full",
         "matrix.overlap=false",
         "matrix.gap_cycles=1",
+        "matrix.gap_cycles=1,matrix.stream_elems=8",
+        "matrix.operand_bytes_per_cycle=3 B",
         "matrix.weight_buffers=1",
         "matrix.weight_buffers=4",
         "matrix.rate.f32=1/3",
