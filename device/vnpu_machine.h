@@ -13,7 +13,8 @@ extern "C" {
 /* Whose compiler maps operators to the chip (mapping.profile, docs/mapping.md). */
 typedef enum vnpu_mapping_profile {
     VNPU_PROFILE_BEST = 0, /* the kernel library's own search */
-    VNPU_PROFILE_XLA = 1   /* xla-like */
+    VNPU_PROFILE_XLA = 1,  /* xla-like */
+    VNPU_PROFILE_TTNN = 2  /* ttnn-like */
 } vnpu_mapping_profile_t;
 
 #define VNPU_MAX_CLASSES 8u

@@ -1,6 +1,7 @@
 #include "kernels/kern_gemm_plan.h"
 
 #include "kernels/kern_cost.h"
+#include "kernels/kern_profile.h"
 
 #define MAX_CANDIDATES  24u
 #define HOST_VOLUME     (128u * 384u * 128u) /* products per MM that the host executor likes */
@@ -58,7 +59,7 @@ uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_pl
 
 /* Gives loops to what is left of each axis. A loop inside another goes in whole rounds of the
  * buffers it turns. */
-static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers) {
+static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers, uint32_t tile_buffers) {
     uint8_t depth = 0;
     uint32_t innermost = GEMM_AXES;
     for (uint32_t x = 0; x < GEMM_AXES; x++) {
@@ -67,7 +68,7 @@ static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers) {
     for (uint32_t x = 0; x < GEMM_AXES; x++) {
         kern_axis_t *axis = &plan->axis[x];
         if (axis->trips == 1) continue;
-        uint32_t round = x == innermost ? a_buffers : 2;
+        uint32_t round = x == innermost ? a_buffers : tile_buffers;
         if (depth > 0) axis->trips = (uint32_t)kern_ceil_div(axis->trips, round) * round;
         axis->level = depth++;
         plan->a_level = axis->level;
@@ -75,9 +76,9 @@ static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers) {
         if (x == GEMM_B || x == GEMM_N) plan->panel_level = axis->level;
     }
     plan->a_buffers = plan->a_level == VNPU_NO_LOOP ? 1 : a_buffers;
-    plan->tile_buffers = plan->tile_level == VNPU_NO_LOOP ? 1 : 2;
+    plan->tile_buffers = plan->tile_level == VNPU_NO_LOOP ? 1 : tile_buffers;
     if (plan->panel_level == VNPU_NO_LOOP) plan->panel_buffers = 1;
-    plan->fixed_buffers = plan->axis[GEMM_B].level == VNPU_NO_LOOP ? 1 : 2;
+    plan->fixed_buffers = plan->axis[GEMM_B].level == VNPU_NO_LOOP ? 1 : tile_buffers;
 }
 
 static bool fits(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
@@ -239,8 +240,6 @@ typedef struct search {
     uint32_t count, most;
 } search_t;
 
-typedef enum order { ORDER_PANEL, ORDER_TILES, ORDER_FIXED_ROWS } order_t;
-
 /* The same tiles in the same order on the same cores: only numbers of buffers differ. */
 static bool is_variant(const kern_gemm_plan_t *x, const kern_gemm_plan_t *y) {
     bool is_same = x->is_panel == y->is_panel && x->is_a_fixed == y->is_a_fixed &&
@@ -269,15 +268,19 @@ static void offer(search_t *search, const kern_gemm_plan_t *plan) {
     best[hole] = *plan;
 }
 
-static void consider(search_t *search, const kern_gemm_plan_t *base, order_t order,
+static void set_order(kern_gemm_plan_t *plan, kern_gemm_order_t order, uint32_t panel_buffers) {
+    plan->is_panel = order == KERN_GEMM_PANEL;
+    plan->is_a_fixed = order == KERN_GEMM_ROWS;
+    plan->panel_buffers = panel_buffers;
+    plan->a_level = plan->tile_level = plan->panel_level = VNPU_NO_LOOP;
+}
+
+static void consider(search_t *search, const kern_gemm_plan_t *base, kern_gemm_order_t order,
                      uint32_t panel_buffers) {
     for (uint32_t a_buffers = 2; a_buffers <= 4; a_buffers += 2) {
         kern_gemm_plan_t plan = *base;
-        plan.is_panel = order == ORDER_PANEL;
-        plan.is_a_fixed = order == ORDER_FIXED_ROWS;
-        plan.panel_buffers = panel_buffers;
-        plan.a_level = plan.tile_level = plan.panel_level = VNPU_NO_LOOP;
-        set_loops(&plan, a_buffers);
+        set_order(&plan, order, panel_buffers);
+        set_loops(&plan, a_buffers, 2);
         if (!fits(search->machine, search->shape, &plan)) return;
         plan.cycles = cost_of(search->machine, search->shape, &plan);
         offer(search, &plan);
@@ -303,17 +306,18 @@ static void consider_split(search_t *search, uint32_t along, uint32_t grid0, uin
         if (plan.axis[along].tiles < grid0 || plan.axis[GEMM_N].tiles < grid1) continue;
         if (grid0 > 1) kern_axis_split(&plan.axis[along], 0, grid0);
         if (grid1 > 1) kern_axis_split(&plan.axis[GEMM_N], 1, grid1);
-        if (plan.axis[GEMM_M].trips == 1) consider(search, &plan, ORDER_FIXED_ROWS, 2);
-        consider(search, &plan, ORDER_PANEL, 2);
-        consider(search, &plan, ORDER_PANEL, 1);
+        if (plan.axis[GEMM_M].trips == 1) consider(search, &plan, KERN_GEMM_ROWS, 2);
+        consider(search, &plan, KERN_GEMM_PANEL, 2);
+        consider(search, &plan, KERN_GEMM_PANEL, 1);
         if (plan.axis[GEMM_K].tiles > 1 || search->count == 0)
-            consider(search, &plan, ORDER_TILES, 1);
+            consider(search, &plan, KERN_GEMM_TILES, 1);
     }
 }
 
-uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
-                        kern_gemm_plan_t *out_plans, uint32_t most) {
+static uint32_t rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                     kern_gemm_plan_t *out_plans, uint32_t most) {
     search_t search = {.machine = machine, .shape = shape, .best = out_plans, .most = most};
+    if (most == 0) return 0;
     for (uint32_t grid1 = machine->workers; grid1 >= 1; grid1--) {
         uint32_t grid0 = machine->workers / grid1;
         if (grid1 > 1 && grid0 * grid1 != machine->workers && grid0 != 1) continue;
@@ -323,6 +327,38 @@ uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *
         if (grid1 == 1 && grid0 > 1) consider_split(&search, GEMM_M, 1, 1);
     }
     return search.count;
+}
+
+uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                        kern_gemm_plan_t *out_plans, uint32_t most) {
+    const kern_profile_t *profile = kern_profile_of(machine);
+    uint32_t first = profile->plan_gemm && profile->plan_gemm(machine, shape, out_plans);
+    return first + rank(machine, shape, out_plans + first, most - first);
+}
+
+/* ---- rules ---- */
+
+bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                      const kern_gemm_rule_t *rule, kern_gemm_plan_t *out_plan) {
+    const int64_t *size = shape->size;
+    uint32_t along = rule->b_grid > 1 ? GEMM_B : GEMM_M;
+    kern_gemm_plan_t plan = {
+        .grid = {along == GEMM_B ? rule->b_grid : rule->m_grid, rule->n_grid}};
+    plan.axis[GEMM_B] = kern_axis_make(size[GEMM_B], 1);
+    plan.axis[GEMM_M] = kern_axis_make(size[GEMM_M], rule->m);
+    plan.axis[GEMM_N] = kern_axis_make(size[GEMM_N], rule->n);
+    plan.axis[GEMM_K] = kern_axis_make(size[GEMM_K], rule->k);
+    if (plan.axis[along].tiles < plan.grid[0] || plan.axis[GEMM_N].tiles < plan.grid[1])
+        return false;
+    if (plan.grid[0] > 1) kern_axis_split(&plan.axis[along], 0, plan.grid[0]);
+    if (plan.grid[1] > 1) kern_axis_split(&plan.axis[GEMM_N], 1, plan.grid[1]);
+    if (rule->order == KERN_GEMM_ROWS && plan.axis[GEMM_M].trips > 1) return false;
+    set_order(&plan, rule->order, rule->panel_buffers);
+    set_loops(&plan, rule->stream_buffers, rule->result_buffers);
+    if (!fits(machine, shape, &plan)) return false;
+    plan.cycles = cost_of(machine, shape, &plan);
+    *out_plan = plan;
+    return true;
 }
 
 bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,

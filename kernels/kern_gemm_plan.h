@@ -41,10 +41,32 @@ typedef struct kern_gemm_plan {
     uint64_t cycles;                          /* what the closed form says */
 } kern_gemm_plan_t;
 
+/* What stays while the other operand streams past. */
+typedef enum kern_gemm_order {
+    KERN_GEMM_PANEL, /* weights: all of K for one n tile */
+    KERN_GEMM_TILES, /* nothing: a tile of each operand per product */
+    KERN_GEMM_ROWS   /* rows: all of K; one m tile per instance */
+} kern_gemm_order_t;
+
+/* What a compiler's rule says of a plan; kern_gemm_finish derives the rest. */
+typedef struct kern_gemm_rule {
+    kern_gemm_order_t order;
+    int64_t m, n, k;          /* elements of a tile; more than there are means all */
+    uint32_t b_grid, m_grid;  /* instances along grid axis 0: one of them is 1 */
+    uint32_t n_grid;          /* along grid axis 1 */
+    uint32_t stream_buffers;  /* of the operand that streams, 1 to 4 */
+    uint32_t panel_buffers;   /* of the weights in order PANEL */
+    uint32_t result_buffers;  /* of results, in accumulator and scratchpad */
+} kern_gemm_rule_t;
+/* False: the plan does not fit the memories, or an axis has fewer tiles than instances. */
+bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                      const kern_gemm_rule_t *rule, kern_gemm_plan_t *out_plan);
+
 /* Pure function of machine and shape (sizes >= 1). False: not even the smallest tile fits. */
 bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       kern_gemm_plan_t *out_plan);
-/* The same, the best `most` >= 1 plans that differ in more than numbers of buffers, cheapest first.
+/* The same, the best `most` >= 1 plans that differ in more than numbers of buffers, cheapest first;
+ * where the machine's profile has a rule for products (kern_profile.h), its plan comes before them.
  * Returns how many there are. The first is what kern_gemm_choose gives. */
 uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                         kern_gemm_plan_t *out_plans, uint32_t most);

@@ -81,12 +81,62 @@ Test(profile, in_place) {
     test_close(context);
 }
 
+/* The grid of 8 x 8, blocks of results, steps of K: what the published benchmark writes in its
+ * program configurations (bf16, accumulator of 192 tiles, 1 MiB for operands). */
+Test(profile, products_of_ttnn) {
+    static const struct {
+        const char *overrides;
+        int64_t m, k, n;
+        uint32_t grid[2], tile[3]; /* m, k, n */
+    } CASES[] = {
+        {"", 512, 512, 512, {8, 8}, {64, 64, 64}},
+        {"", 1024, 2048, 2048, {8, 8}, {128, 256, 256}},
+        {"", 2048, 3072, 3072, {8, 8}, {256, 192, 384}}, /* half of 384 */
+        {"", 3072, 3072, 4096, {8, 8}, {384, 96, 512}}, /* a quarter; results just fit */
+        {"", 4096, 4096, 4096, {8, 8}, {256, 256, 256}},   /* 256 tiles do not: half, both ways */
+        {"", 8192, 8192, 8192, {8, 8}, {256, 256, 256}},
+        {"grid.workers=63", 512, 576, 576, {6, 9}, {96, 64, 64}}, /* 7 x 9, a row idle */
+        {"", 100, 4096, 4096, {4, 8}, {32, 256, 512}},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        char overrides[256];
+        snprintf(overrides, sizeof overrides,
+                 "mapping.profile=ttnn-like,grid.cores=64,sram.bytes=1 MiB,acc.bytes=768 KiB,"
+                 "matrix.rate.bf16=1,%s",
+                 CASES[i].overrides);
+        kern_context_t *context = open_with(overrides);
+        const vnpu_machine_t *machine = kern_machine(context);
+        int64_t m = CASES[i].m, k = CASES[i].k, n = CASES[i].n;
+        kern_gemm_shape_t shape = {.size = {[GEMM_B] = 1, [GEMM_N] = n, [GEMM_M] = m, [GEMM_K] = k},
+                                   .a = {0, k, 1},
+                                   .b = {0, n, 1},
+                                   .out = {0, n, 1},
+                                   .a_dtype = VNPU_BF16,
+                                   .b_dtype = VNPU_BF16,
+                                   .out_dtype = VNPU_BF16};
+        kern_gemm_plan_t plan, searched;
+        cr_assert(kern_profile_ttnn_gemm(machine, &shape, &plan), "%zu", i);
+        cr_assert_eq(plan.grid[0], CASES[i].grid[0], "%zu: %u", i, plan.grid[0]);
+        cr_assert_eq(plan.grid[1], CASES[i].grid[1], "%zu: %u", i, plan.grid[1]);
+        static const uint32_t axis[3] = {GEMM_M, GEMM_K, GEMM_N};
+        for (int x = 0; x < 3; x++)
+            cr_assert_eq(plan.axis[axis[x]].tile, CASES[i].tile[x], "%zu, axis %d: %u", i, x,
+                         plan.axis[axis[x]].tile);
+        cr_assert(!plan.is_panel && !plan.is_a_fixed && plan.tile_buffers == 1);
+        cr_assert_eq(kern_gemm_rank(machine, &shape, &searched, 1), 1);
+        cr_assert_eq(searched.cycles, plan.cycles, "the rule comes before the search");
+        test_close(context);
+    }
+}
+
 Test(profile, rows_of_the_table) {
     vnpu_machine_t machine = {.mapping_profile = VNPU_PROFILE_BEST};
     cr_assert_str_eq(kern_profile_of(&machine)->name, "best");
     cr_assert(kern_profile_of(&machine)->has_trials);
     machine.mapping_profile = VNPU_PROFILE_XLA;
     cr_assert_str_eq(kern_profile_of(&machine)->name, "xla-like");
+    machine.mapping_profile = VNPU_PROFILE_TTNN;
+    cr_assert_str_eq(kern_profile_of(&machine)->name, "ttnn-like");
     machine.mapping_profile = 1000; /* of a newer device */
     cr_assert_str_eq(kern_profile_of(&machine)->name, "best");
 }
