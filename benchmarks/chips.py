@@ -80,7 +80,11 @@ def _resnet() -> Any:
         def __init__(self, cin: int, mid: int, stride: int) -> None:
             super().__init__()
             self.body = nn.Sequential(
-                nn.Conv2d(cin, mid, 1), nn.ReLU(), nn.Conv2d(mid, mid, 3, stride, 1), nn.ReLU(), nn.Conv2d(mid, 4 * mid, 1)
+                nn.Conv2d(cin, mid, 1),
+                nn.ReLU(),
+                nn.Conv2d(mid, mid, 3, stride, 1),
+                nn.ReLU(),
+                nn.Conv2d(mid, 4 * mid, 1),
             )
             self.short = nn.Identity() if cin == 4 * mid and stride == 1 else nn.Conv2d(cin, 4 * mid, 1, stride)
             self.act = nn.ReLU()
@@ -209,8 +213,14 @@ def page(chips: list[Chip], times: dict[str, dict[str, Any]], accuracy: Path) ->
              "## Machines", ""]  # fmt: skip
     lines += _table(["chip", "cores", "clock", "arrays: count x rows x columns x step", "lanes", "scratchpad + accumulator of a core",
                      "interconnect", "memory"], machine_rows(chips))  # fmt: skip
-    lines += ["", "## Peaks, TOPS", "", "What a chip cannot do is refused by name.",
-              "The ridge point is of the fastest type: operations per byte of memory.", ""]
+    lines += [
+        "",
+        "## Peaks, TOPS",
+        "",
+        "What a chip cannot do is refused by name.",
+        "The ridge point is of the fastest type: operations per byte of memory.",
+        "",
+    ]
     lines += _table(["chip", "f32", "bf16", "f16", "int8", "ridge point"], peak_rows(chips))
     rows = _checked(accuracy)
     lines += ["", "## What was checked against what", ""]
@@ -220,13 +230,19 @@ def page(chips: list[Chip], times: dict[str, dict[str, Any]], accuracy: Path) ->
         lines += ["", f"Not compared: {', '.join(rest)}. See [accuracy.md](accuracy.md)."]
     else:
         lines += ["Not compared: no results of `python -m benchmarks.accuracy --json` were given (`--accuracy FILE`)."]
-    titles = {"minilm": f"MiniLM, {BATCH} x {TOKENS} tokens", "resnet": "A network of ResNet-50's shape, one image of 224 x 224"}
+    titles = {
+        "minilm": f"MiniLM, {BATCH} x {TOKENS} tokens",
+        "resnet": "A network of ResNet-50's shape, one image of 224 x 224",
+    }
     for model, title in titles.items():
         lines += ["", f"## {title}", ""]
         if not any(times[model].values()):
             lines += ["Not run."]
             continue
-        lines += ["Simulated time of one forward pass, host calls included (`VNPU_MODE=timing`), in the first float type of the chip.", ""]
+        lines += [
+            "Simulated time of one forward pass, host calls included (`VNPU_MODE=timing`), in the first float type of the chip.",
+            "",
+        ]
         lines += _table(["chip", *FLOATS], [_row(chip, times[model][chip["name"]]) for chip in chips])
     return "\n".join(lines) + "\n"
 
@@ -254,7 +270,9 @@ def main() -> int:
     parser.add_argument("--docs", action="store_true", help=f"write {DOCS.relative_to(ROOT)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results")
     parser.add_argument("--accuracy", type=Path, default=ROOT / "docs" / "accuracy.json", metavar="FILE")
-    parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS), help="networks to run (default: all)")
+    parser.add_argument(
+        "--models", nargs="*", choices=MODELS, default=list(MODELS), help="networks to run (default: all)"
+    )
     parser.add_argument("--run", choices=MODELS, help=argparse.SUPPRESS)
     parser.add_argument("--dtype", choices=FLOATS, default="f32", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -14,7 +14,8 @@ extern "C" {
 typedef enum vnpu_mapping_profile {
     VNPU_PROFILE_BEST = 0, /* the kernel library's own search */
     VNPU_PROFILE_XLA = 1,  /* xla-like */
-    VNPU_PROFILE_TTNN = 2  /* ttnn-like */
+    VNPU_PROFILE_TTNN = 2, /* ttnn-like */
+    VNPU_PROFILE_GEMMINI = 3 /* gemmini-like */
 } vnpu_mapping_profile_t;
 
 #define VNPU_MAX_CLASSES 8u

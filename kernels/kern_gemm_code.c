@@ -1,4 +1,6 @@
 #include "kernels/kern_gemm_plan.h"
+
+#include "kernels/kern_cost.h"
 #include "kernels/kern_internal.h"
 
 typedef struct coder {
@@ -26,6 +28,12 @@ static vnpu_dtype_t acc_dtype(const kern_gemm_shape_t *shape) {
 }
 
 /* ---- moves ---- */
+
+static void rotate(const coder_t *c, vnpu_ap_t *ap, uint8_t level, uint32_t buffers,
+                   uint64_t elems) {
+    kern_ap_rotate(ap, level, buffers, elems);
+    if (c->plan->rotates_nest) kern_ap_rotate_nest(ap, 0);
+}
 
 /* Copies between a matrix in DRAM (strides over b, rows, cols) and a tile with row stride `pitch`,
  * walking DRAM's shorter stride innermost. b_clip: the batch axis stays in the pattern when it is
@@ -59,7 +67,7 @@ static vnpu_insn_t *emit_move(const coder_t *c, kern_queue_t queue, const move_t
     vnpu_ap_t dram = kern_ap_terms(VNPU_SPACE_DRAM, move->dtype, 0, far, count, true);
     vnpu_ap_t sram = kern_ap_terms(VNPU_SPACE_SRAM, move->dtype, move->sram, near, count, false);
     dram.arg = move->arg;
-    kern_ap_rotate(&sram, move->level, move->buffers, move->buffer_elems);
+    rotate(c, &sram, move->level, move->buffers, move->buffer_elems);
     if (!c->shape->keeps_rows) kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
     vnpu_insn_t *insn =
         kern_emit(c->builder, queue, is_turned ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
@@ -67,6 +75,11 @@ static vnpu_insn_t *emit_move(const coder_t *c, kern_queue_t queue, const move_t
     insn->dst = kern_ap(c->builder, is_store ? &dram : &sram);
     insn->src[0] = kern_ap(c->builder, is_store ? &sram : &dram);
     return insn;
+}
+
+/* Elements of a buffer of results. */
+static uint64_t tile_elems(const coder_t *c) {
+    return (uint64_t)kern_gemm_rows(c->plan) * axis_of(c, GEMM_N)->tile;
 }
 
 static uint64_t weight_elems(const coder_t *c) {
@@ -80,7 +93,7 @@ static uint64_t a_pitch(const coder_t *c) {
     return c->plan->is_a_fixed ? (uint64_t)k->tile * k->trips : k->tile;
 }
 static uint64_t a_elems(const coder_t *c) {
-    return axis_of(c, GEMM_M)->tile * a_pitch(c);
+    return kern_gemm_rows(c->plan) * a_pitch(c);
 }
 static uint8_t a_level(const coder_t *c) {
     return c->plan->is_a_fixed ? axis_of(c, GEMM_B)->level : c->plan->a_level;
@@ -147,7 +160,7 @@ static vnpu_insn_t *load_c(const coder_t *c) {
                    is_row ? 0 : n->tile,
                    is_row ? c->plan->panel_level : c->plan->tile_level,
                    is_row ? c->plan->panel_buffers : c->plan->tile_buffers,
-                   padded(is_row ? n->tile : (uint64_t)m->tile * n->tile, c->shape->c_dtype)};
+                   padded(is_row ? n->tile : tile_elems(c), c->shape->c_dtype)};
     return emit_move(c, KERN_LOAD, &move);
 }
 
@@ -163,7 +176,7 @@ static vnpu_insn_t *store_out(const coder_t *c) {
                    n->tile,
                    c->plan->tile_level,
                    c->plan->tile_buffers,
-                   padded((uint64_t)m->tile * n->tile, c->shape->out_dtype)};
+                   padded(tile_elems(c), c->shape->out_dtype)};
     return emit_move(c, KERN_STORE, &move);
 }
 
@@ -174,9 +187,19 @@ static kern_queue_t consumer_of(const coder_t *c) {
 
 /* ---- array ---- */
 
+/* The axis of rows in whole blocks: what lies beyond the operand is multiplied and not stored. */
+static kern_axis_t whole_rows(const coder_t *c) {
+    kern_axis_t axis = *axis_of(c, GEMM_M);
+    uint32_t block = c->plan->row_block > 1 ? c->plan->row_block : 1;
+    axis.tile = kern_gemm_rows(c->plan);
+    axis.size = (int64_t)(kern_ceil_div((uint64_t)axis.size, block) * block);
+    return axis;
+}
+
 static void emit_mm(const coder_t *c) {
     const kern_gemm_plan_t *plan = c->plan;
-    const kern_axis_t *b = axis_of(c, GEMM_B), *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N),
+    kern_axis_t whole = whole_rows(c);
+    const kern_axis_t *b = axis_of(c, GEMM_B), *m = &whole, *n = axis_of(c, GEMM_N),
                       *k = axis_of(c, GEMM_K);
     kern_term_t left[3] = {{b, 0, false}, {m, (int64_t)a_pitch(c), true}, {k, 1, true}};
     kern_term_t right[2] = {{k, n->tile, true}, {n, 1, true}};
@@ -184,14 +207,14 @@ static void emit_mm(const coder_t *c) {
     vnpu_ap_t ap_a = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->a_dtype, c->sram_a, left, 3, false);
     vnpu_ap_t ap_b = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->b_dtype, c->sram_b, right, 2, false);
     vnpu_ap_t ap_d = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, result, 3, false);
-    kern_ap_rotate(&ap_a, a_level(c), a_buffers(c), padded(a_elems(c), c->shape->a_dtype));
+    rotate(c, &ap_a, a_level(c), a_buffers(c), padded(a_elems(c), c->shape->a_dtype));
     if (plan->is_a_fixed && k->level != VNPU_NO_LOOP) ap_a.loop_inc[k->level] = (int32_t)k->tile;
-    kern_ap_rotate(&ap_b, plan->is_panel ? plan->panel_level : plan->a_level,
+    rotate(c, &ap_b, plan->is_panel ? plan->panel_level : plan->a_level,
                    plan->is_panel ? plan->panel_buffers : plan->a_buffers,
                    padded(weight_elems(c), c->shape->b_dtype));
     walk_panel(c, &ap_b);
-    kern_ap_rotate(&ap_d, plan->tile_level, plan->tile_buffers,
-                   padded((uint64_t)m->tile * n->tile, VNPU_F32));
+    rotate(c, &ap_d, plan->tile_level, plan->tile_buffers,
+                   padded(tile_elems(c), VNPU_F32));
     vnpu_insn_t *insn = kern_emit(c->builder, KERN_MATRIX, VNPU_OP_MM);
     insn->dst = kern_ap(c->builder, &ap_d);
     insn->src[0] = kern_ap(c->builder, &ap_a);
@@ -210,26 +233,26 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
     const kern_gemm_plan_t *plan = c->plan;
     const kern_gemm_shape_t *shape = c->shape;
     const kern_axis_t *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N);
-    uint64_t tile = (uint64_t)m->tile * n->tile;
+    uint64_t tile = tile_elems(c);
     kern_term_t term[3] = {{axis_of(c, GEMM_B), 0, false}, {m, n->tile, false}, {n, 1, false}};
     vnpu_ap_t ap = {0};
     switch (place) {
     case PLACE_ACC:
         ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, term, 3, false);
-        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, padded(tile, VNPU_F32));
+        rotate(c, &ap, plan->tile_level, plan->tile_buffers, padded(tile, VNPU_F32));
         break;
     case PLACE_OUT:
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->out_dtype, c->sram_out, term, 3, false);
-        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->out_dtype));
+        rotate(c, &ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->out_dtype));
         break;
     case PLACE_C:
         if (kern_gemm_has_row(shape)) term[1].stride = 0;
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->c_dtype, c->sram_c, term, 3, false);
         if (kern_gemm_has_row(shape)) {
-            kern_ap_rotate(&ap, plan->panel_level, plan->panel_buffers,
+            rotate(c, &ap, plan->panel_level, plan->panel_buffers,
                            padded(n->tile, shape->c_dtype));
         } else {
-            kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->c_dtype));
+            rotate(c, &ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->c_dtype));
         }
         break;
     case PLACE_TEMP:
@@ -361,7 +384,7 @@ static void declare(coder_t *c) {
     const kern_gemm_shape_t *shape = c->shape;
     const kern_gemm_plan_t *plan = c->plan;
     kern_builder_t *b = c->builder;
-    uint64_t m = axis_of(c, GEMM_M)->tile, n = axis_of(c, GEMM_N)->tile;
+    uint64_t m = kern_gemm_rows(plan), n = axis_of(c, GEMM_N)->tile;
     c->arg_out = kern_arg(b, VNPU_ARG_OUT);
     c->arg_a = kern_arg(b, VNPU_ARG_IN);
     c->arg_b = kern_arg(b, VNPU_ARG_IN);

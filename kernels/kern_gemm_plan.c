@@ -30,16 +30,22 @@ static uint32_t elem(vnpu_dtype_t dtype) {
     return vnpu_dtype_bytes(dtype);
 }
 
+uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan) {
+    uint32_t block = plan->row_block > 1 ? plan->row_block : 1;
+    return (uint32_t)kern_ceil_div(plan->axis[GEMM_M].tile, block) * block;
+}
+
 static uint64_t tile_elems(const kern_gemm_plan_t *plan) {
-    return (uint64_t)plan->axis[GEMM_M].tile * plan->axis[GEMM_N].tile;
+    return (uint64_t)kern_gemm_rows(plan) * plan->axis[GEMM_N].tile;
 }
 
 uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
-    const kern_axis_t *m = &plan->axis[GEMM_M], *n = &plan->axis[GEMM_N], *k = &plan->axis[GEMM_K];
-    uint64_t a = plan->a_buffers * kern_align((uint64_t)m->tile * k->tile * elem(shape->a_dtype));
+    const kern_axis_t *n = &plan->axis[GEMM_N], *k = &plan->axis[GEMM_K];
+    uint64_t rows = kern_gemm_rows(plan);
+    uint64_t a = plan->a_buffers * kern_align(rows * k->tile * elem(shape->a_dtype));
     if (plan->is_a_fixed)
         a = plan->fixed_buffers *
-            kern_align((uint64_t)m->tile * k->tile * k->trips * elem(shape->a_dtype));
+            kern_align(rows * k->tile * k->trips * elem(shape->a_dtype));
     uint64_t weights = (uint64_t)k->tile * n->tile * elem(shape->b_dtype);
     if (plan->is_panel) weights *= k->trips;
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
@@ -69,7 +75,8 @@ static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers, uint32_t tile_
         kern_axis_t *axis = &plan->axis[x];
         if (axis->trips == 1) continue;
         uint32_t round = x == innermost ? a_buffers : tile_buffers;
-        if (depth > 0) axis->trips = (uint32_t)kern_ceil_div(axis->trips, round) * round;
+        if (depth > 0 && !plan->rotates_nest)
+            axis->trips = (uint32_t)kern_ceil_div(axis->trips, round) * round;
         axis->level = depth++;
         plan->a_level = axis->level;
         if (x != GEMM_K) plan->tile_level = axis->level;
@@ -353,6 +360,8 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
     if (plan.grid[0] > 1) kern_axis_split(&plan.axis[along], 0, plan.grid[0]);
     if (plan.grid[1] > 1) kern_axis_split(&plan.axis[GEMM_N], 1, plan.grid[1]);
     if (rule->order == KERN_GEMM_ROWS && plan.axis[GEMM_M].trips > 1) return false;
+    plan.row_block = rule->row_block;
+    plan.rotates_nest = rule->rotates_nest;
     set_order(&plan, rule->order, rule->panel_buffers);
     set_loops(&plan, rule->stream_buffers, rule->result_buffers);
     if (!fits(machine, shape, &plan)) return false;

@@ -38,6 +38,8 @@ typedef struct kern_gemm_plan {
     uint32_t fixed_buffers;
     uint32_t a_buffers, panel_buffers, tile_buffers;
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */
+    bool rotates_nest;  /* buffers turn with the iterations of all loops: no empty rounds */
+    uint32_t row_block; /* the array multiplies whole blocks of so many rows; 0 means 1 */
     uint64_t cycles;                          /* what the closed form says */
 } kern_gemm_plan_t;
 
@@ -57,6 +59,8 @@ typedef struct kern_gemm_rule {
     uint32_t stream_buffers;  /* of the operand that streams, 1 to 4 */
     uint32_t panel_buffers;   /* of the weights in order PANEL */
     uint32_t result_buffers;  /* of results, in accumulator and scratchpad */
+    uint32_t row_block;       /* rows that are multiplied together; m is a multiple; 0 means 1 */
+    bool rotates_nest;        /* buffers turn with the iterations of all loops */
 } kern_gemm_rule_t;
 /* False: the plan does not fit the memories, or an axis has fewer tiles than instances. */
 bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
@@ -74,6 +78,8 @@ uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *
 void kern_gemm_describe(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                         const kern_gemm_plan_t *plan, const kern_gemm_plan_t *next,
                         kern_mapping_t *out_mapping);
+/* Rows of a tile as the array sees them, and as buffers have room for. */
+uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan);
 /* f32 values that pass between epilogue instructions need a tile of their own. */
 bool kern_gemm_needs_temp(const kern_gemm_shape_t *shape);
 /* c is one row for all m: loaded once per n tile. */

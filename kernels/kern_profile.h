@@ -19,7 +19,7 @@ typedef struct kern_profile {
     bool (*plan_gemm)(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       kern_gemm_plan_t *out_plan);
     bool has_trials;     /* the simulator decides between close tilings (kern_plan.h) */
-    bool splits_softmax; /* no fusion across a reduction: four kernels, six passes over the tensor */
+    bool splits_softmax; /* no fusion across a reduction: four kernels, six passes */
 } kern_profile_t;
 
 /* Of the machine's mapping_profile; one that this library does not know is `best`. */
@@ -27,6 +27,8 @@ const kern_profile_t *kern_profile_of(const vnpu_machine_t *machine);
 
 bool kern_profile_ttnn_gemm(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                             kern_gemm_plan_t *out_plan);
+bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                               kern_gemm_plan_t *out_plan);
 
 /* softmax or log-softmax, not empty, as maximum | exponential | sum | quotient. Operands as in
  * kern_softmax, at least one dimension. Scratch: two values a row; log-softmax also one tensor. */

@@ -378,7 +378,7 @@ static const sim_key_t KEYS[] = {
     {"layout", "tile", SIM_TYPE_STRING, "none", 3, 15, NULL,
      "Tiles in which tensors are stored, as 8x128: minor dimensions are padded to whole ones.", false},
 
-    {"mapping", "profile", SIM_TYPE_ENUM, "best", 0, 0, "best|xla-like|ttnn-like",
+    {"mapping", "profile", SIM_TYPE_ENUM, "best", 0, 0, "best|xla-like|ttnn-like|gemmini-like",
      "Whose compiler maps operators: this library's search, or a vendor's rules.", false},
 
     {"timing", "data", SIM_TYPE_ENUM, "zero", 0, 0, "zero",

@@ -36,7 +36,7 @@ A profile is a few rules of a vendor's compiler, by operator class, never by sha
 - `xla-like`: tilings by the cost model alone; the minor two dimensions of a tensor are padded to 8 x 128, chosen so that they pad
   least; softmax in four kernels (six passes over memory), layer norm in five (eight passes), attention as two products with the maximum and
   the exponential between them; elementwise consumers of a product ride in its epilogue.
-- `gemmini-like`: tilings by the cost model; M, N and K padded to whole tiles of 16.
+- `gemmini-like`: tiles of a product by gemmini.h's rule (docs/mapping.md); its loops multiply whole blocks of 16 rows.
 - `cost-model`: tilings by the cost model, nothing else.
 """
 

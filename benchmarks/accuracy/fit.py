@@ -47,10 +47,11 @@ FITTED: dict[str, list[Key]] = {
         Key("sram.word_bytes", "B", "rate at which the unpackers take tiles from L1"),
     ],
     "gemmini-16": [
-        Key("core.issue_cycles", "", "a command through the reservation station"),
-        Key("core.semaphore_cycles", "", "completion of a command to the issue of one that waits for it"),
-        Key("dma.descriptor_cycles", "", "address translation and first request of a transfer"),
+        Key("core.issue_cycles", "", "from one command to the next"),
+        Key("matrix.min_stream_cycles", "", "from one pair of preload and compute commands to the next"),
         Key("matrix.pipeline_cycles", "", "results through the accumulator's write port"),
+        Key("dma.descriptor_cycles", "", "from a command to its first request"),
+        Key("dma.accumulator_bytes_per_cycle", "B", "rate of the scaling units between accumulator and memory"),
     ],
 }
 

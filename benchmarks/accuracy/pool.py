@@ -15,7 +15,7 @@ from benchmarks.accuracy.rows import Call, DataSet, Prediction, Row
 
 ROOT = Path(__file__).resolve().parents[2]
 Options = tuple[tuple[str, str], ...]
-KERNEL_PROFILES = ("best", "xla-like", "ttnn-like")  # values of mapping.profile
+KERNEL_PROFILES = ("best", "xla-like", "ttnn-like", "gemmini-like")  # values of mapping.profile
 Machine = tuple[str, Options, str]  # configuration, options, VNPU_PLAN
 
 

@@ -83,6 +83,26 @@ CROSS = """
   endloop
 """
 
+# Many transfers of one short row: how many are on their way.
+SHORT = """
+.program short
+.arg a in
+.arg b inout
+.sram 4096
+.ap a_far dram f32 arg=a dims=[16:1] loop0=+64
+.ap b_far dram f32 arg=b dims=[16:1] loop0=+64
+.ap left  sram f32 dims=[16:1]
+.ap right sram f32 base=1024 dims=[16:1]
+.queue dma0
+  loop 60
+    dma_copy dst=left src0=a_far
+  endloop
+.queue dma1
+  loop 60
+    dma_copy dst=b_far src0=right
+  endloop
+"""
+
 # Rows of a table by computed indices.
 GATHER = """
 .program gather
@@ -170,6 +190,7 @@ class Probe(Device):
         for stride in (16 * KI, MI, 12352):
             self.text(MIXED.format(stride=stride // 4), [4 * stride + 64 * KI], (2, 1))
             self.text(CROSS.format(stride=stride // 4), [4 * stride + 64 * KI] * 2, (2, 1))
+        self.text(SHORT, [64 * KI] * 2)
         self.text(GATHER, [2048 * 256, 4 * KI])
         self.text(UNITS, [16 * KI])
 

@@ -129,6 +129,94 @@ Test(profile, products_of_ttnn) {
     }
 }
 
+/* ---- gemmini-like ---- */
+
+static vnpu_machine_t gemmini(uint32_t dataflow) {
+    shim_open("gemmini-16", NULL, DEV_EXEC_VALUES, 3);
+    vnpu_machine_t machine;
+    cr_assert_eq(vnpu_device_machine(0, &machine), VNPU_OK);
+    shim_close();
+    machine.mapping_profile = VNPU_PROFILE_GEMMINI;
+    machine.matrix_dataflow = dataflow;
+    return machine;
+}
+
+/* Tiles that Gemmini's library takes, read off the memory traffic of its RTL (reads and writes of
+ * every product in rtl_gemmini.csv follow from them). */
+Test(profile, gemmini_takes_the_largest_tiles_that_fit_half) {
+    static const struct {
+        uint32_t dataflow;
+        int64_t m, k, n;
+        uint32_t tile_m, tile_k, tile_n, buffers;
+    } cases[] = {
+        {0, 64, 64, 64, 64, 64, 64, 1},       {0, 256, 256, 256, 80, 256, 96, 2},
+        {0, 197, 768, 768, 80, 768, 80, 2},   {0, 1, 512, 1000, 1, 512, 240, 2},
+        {0, 1, 1024, 4096, 1, 896, 128, 2},   {0, 384, 1024, 1024, 80, 816, 80, 2},
+        {0, 4096, 64, 64, 128, 64, 64, 2},    {0, 64, 4096, 64, 64, 1024, 64, 2},
+        {1, 256, 256, 256, 128, 256, 128, 1}, {1, 2048, 128, 32, 512, 128, 32, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        vnpu_machine_t machine = gemmini(cases[i].dataflow);
+        kern_gemm_shape_t shape = {.size = {1, cases[i].n, cases[i].m, cases[i].k},
+                                   .a = {0, cases[i].k, 1},
+                                   .b = {0, cases[i].n, 1},
+                                   .out = {0, cases[i].n, 1},
+                                   .a_dtype = VNPU_I8,
+                                   .b_dtype = VNPU_I8,
+                                   .out_dtype = VNPU_I8,
+                                   .is_direct = true};
+        kern_gemm_plan_t plan;
+        cr_assert(kern_gemm_choose(&machine, &shape, &plan), "case %zu", i);
+        cr_assert_eq(plan.axis[GEMM_M].tile, cases[i].tile_m, "case %zu: m %u", i,
+                     plan.axis[GEMM_M].tile);
+        cr_assert_eq(plan.axis[GEMM_N].tile, cases[i].tile_n, "case %zu: n %u", i,
+                     plan.axis[GEMM_N].tile);
+        cr_assert_eq(plan.axis[GEMM_K].tile, cases[i].tile_k, "case %zu: k %u", i,
+                     plan.axis[GEMM_K].tile);
+        cr_assert_eq(plan.a_buffers, cases[i].buffers, "case %zu: %u buffers", i, plan.a_buffers);
+        cr_assert_eq(kern_gemm_rows(&plan) % 16, 0);
+        /* no empty rounds: every trip has elements */
+        for (int x = 0; x < GEMM_AXES; x++)
+            cr_assert_eq(plan.axis[x].trips, plan.axis[x].tiles);
+    }
+}
+
+/* Odd numbers of tiles, partial blocks of rows; small memories make tiles small. */
+Test(profile, gemmini_products_have_the_right_values, .timeout = 60) {
+    static const int64_t cases[][3] = {
+        {1, 1, 1}, {17, 33, 65}, {50, 100, 70}, {64, 64, 64}, {100, 200, 100}, {37, 300, 190}};
+    static const char *const options[] = {
+        "sram.bytes=8 KiB,acc.bytes=8 KiB",
+        "sram.bytes=16 KiB,acc.bytes=32 KiB,matrix.dataflow=output_stationary",
+        "sram.bytes=8 KiB,acc.bytes=8 KiB,dma.accumulator_bytes_per_cycle=0 B,dma.merge_rows=true"};
+    for (size_t o = 0; o < 2 * sizeof options / sizeof options[0]; o++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "mapping.profile=gemmini-like,%s", options[o / 2]);
+        shim_open("gemmini-16", text, o % 2 ? DEV_EXEC_CHAOS : DEV_EXEC_VALUES, 3);
+        kern_context_t *context = NULL;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            int64_t m = cases[i][0], k = cases[i][1], n = cases[i][2];
+            kern_gemm_t call = {.alpha = 1, .beta = 1};
+            call.a = test_tensor(VNPU_I8, 2, (int64_t[]){m, k});
+            call.b = test_tensor(VNPU_I8, 2, (int64_t[]){k, n});
+            call.out = test_tensor(VNPU_I32, 2, (int64_t[]){m, n});
+            test_fill(&call.a, -128, 127), test_fill(&call.b, -128, 127);
+            test_ok(context, kern_gemm(context, 0, &call), text);
+            for (int64_t e = 0; e < m * n; e++) {
+                int64_t sum = 0;
+                for (int64_t j = 0; j < k; j++)
+                    sum += test_get_int(&call.a, e / n * k + j) *
+                           test_get_int(&call.b, j * n + e % n);
+                cr_assert_eq(test_get_int(&call.out, e), sum, "%s: case %zu, element %lld", text, i,
+                             (long long)e);
+            }
+            test_release(&call.a), test_release(&call.b), test_release(&call.out);
+        }
+        test_close(context);
+    }
+}
+
 Test(profile, rows_of_the_table) {
     vnpu_machine_t machine = {.mapping_profile = VNPU_PROFILE_BEST};
     cr_assert_str_eq(kern_profile_of(&machine)->name, "best");
@@ -137,6 +225,8 @@ Test(profile, rows_of_the_table) {
     cr_assert_str_eq(kern_profile_of(&machine)->name, "xla-like");
     machine.mapping_profile = VNPU_PROFILE_TTNN;
     cr_assert_str_eq(kern_profile_of(&machine)->name, "ttnn-like");
+    machine.mapping_profile = VNPU_PROFILE_GEMMINI;
+    cr_assert_str_eq(kern_profile_of(&machine)->name, "gemmini-like");
     machine.mapping_profile = 1000; /* of a newer device */
     cr_assert_str_eq(kern_profile_of(&machine)->name, "best");
 }

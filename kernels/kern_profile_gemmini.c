@@ -1,0 +1,87 @@
+/*
+ * gemmini-like: matrix products as Gemmini's library maps them (tiled_matmul_auto of gemmini.h; the
+ * rule is published with it, docs/mapping.md).
+ *
+ * A tile is I x K of the left and K x J of the right operand, counted in blocks as large as the
+ * array. With weights in the array, tiles take at most half of scratchpad and accumulator each: the
+ * next one loads while one is multiplied. With results in the array they take all of both, one
+ * after the other. Tiles begin near a square, the side what the accumulator holds, the depth what a
+ * half of the scratchpad's share holds, and grow one block at a time, J, I, K in turn, while they
+ * fit and there is more of the operand. Whole blocks are multiplied.
+ */
+#include "kernels/kern_cost.h"
+#include "kernels/kern_profile.h"
+
+/* In blocks. */
+typedef struct extent {
+    uint64_t i, j, k;
+} extent_t;
+
+static uint64_t smaller(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static uint64_t root(uint64_t square) {
+    uint64_t side = 1;
+    while ((side + 1) * (side + 1) <= square)
+        side++;
+    return side;
+}
+
+/* Blocks that the two memories of a tile hold. */
+typedef struct room {
+    uint64_t operands, results;
+} room_t;
+
+static bool fits(room_t room, extent_t tile) {
+    return (tile.i + tile.j) * tile.k <= room.operands && tile.i * tile.j <= room.results;
+}
+
+static extent_t tile_of(room_t room, extent_t all) {
+    uint64_t side = root(room.results);
+    extent_t tile = {smaller(all.i, side), smaller(all.j, side),
+                     smaller(all.k, room.operands / 2 / side)};
+    for (bool has_grown = true; has_grown;) {
+        has_grown = false;
+        uint64_t *const side_of[3] = {&tile.j, &tile.i, &tile.k};
+        const uint64_t most[3] = {all.j, all.i, all.k};
+        for (int s = 0; s < 3; s++) {
+            if (*side_of[s] >= most[s]) continue;
+            ++*side_of[s];
+            if (fits(room, tile)) {
+                has_grown = true;
+            } else {
+                --*side_of[s];
+            }
+        }
+    }
+    return tile;
+}
+
+bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                               kern_gemm_plan_t *out_plan) {
+    uint64_t block = machine->matrix_rows, bytes = vnpu_dtype_bytes(shape->a_dtype);
+    bool is_doubled = machine->matrix_dataflow == 0; /* weights stay in the array */
+    uint64_t share = is_doubled ? 2 : 1;
+    room_t room = {machine->sram_bytes / (block * block * bytes) / share,
+                   machine->acc_bytes / (block * block * 4) / share};
+    if (room.operands < 2 || room.results == 0) return false;
+    const int64_t *size = shape->size;
+    extent_t all = {kern_ceil_div((uint64_t)size[GEMM_M], block),
+                    kern_ceil_div((uint64_t)size[GEMM_N], block),
+                    kern_ceil_div((uint64_t)size[GEMM_K], block)};
+    extent_t tile = tile_of(room, all);
+    kern_gemm_rule_t rule = {.order = KERN_GEMM_TILES,
+                             .m = (int64_t)(tile.i * block),
+                             .n = (int64_t)(tile.j * block),
+                             .k = (int64_t)(tile.k * block),
+                             .b_grid = 1,
+                             .m_grid = 1,
+                             .n_grid = 1,
+                             .stream_buffers = (uint32_t)share,
+                             .panel_buffers = 1,
+                             .result_buffers = (uint32_t)share,
+                             .row_block = (uint32_t)block,
+                             .rotates_nest = true};
+    return kern_gemm_finish(machine, shape, &rule, out_plan);
+}
