@@ -145,7 +145,9 @@ def markdown(rows):
         f"{sum(where(row) == 'device' for row in rows)} operator overloads run on the chip. "
         "Structured operators are registered by their `.out` form, "
         "which serves the functional and the in-place one too.",
-        "`float` is f32; bf16 and f16 are stored and converted, and computed in f32, where the chip declares them. "
+        "`float` is f32, bf16 and f16. The vector engine computes all of them in f32 and rounds the result once; products "
+        "run at the array's rate for the type, with f32 sums, where `matrix.rate` of the configuration has it, and are "
+        "refused by name (operator, type, chip) elsewhere. "
         "f64 and complex tensors are stored and copied; their operators run on the host.",
         "",
         "Every other operator falls back to the host: its tensors cross the simulated link, its host time is priced "

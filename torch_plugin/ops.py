@@ -222,14 +222,31 @@ KERNELS = [
     Kernel("addmm.out", "addmm_out", "gemm"),
     Kernel("baddbmm.out", "baddbmm_out", "gemm"),
     Kernel("addmv.out", "addmv_out", "gemm"),
+    *(
+        Kernel(f"{name}.{form}", handler, "gemm", "f", "bf16 or f16 operands, f32 result")
+        for name, handler in (
+            ("mm", "mm_dtype"),
+            ("bmm", "mm_dtype"),
+            ("addmm", "addmm_dtype"),
+            ("baddbmm", "addmm_dtype"),
+        )
+        for form in ("dtype", "dtype_out")
+    ),
+    Kernel("_int_mm", "int_mm", "gemm", "i", "int8 by int8, exact in int32"),
+    Kernel("_int_mm.out", "int_mm", "gemm", "i", "int8 by int8, exact in int32"),
+    Kernel("addbmm", "addbmm", "gemm"),
+    Kernel("addbmm.out", "addbmm", "gemm"),
+    Kernel("addr", "addr", "composite", "fi"),
+    Kernel("addr.out", "addr", "composite", "fi"),
     Kernel("dot", "dot", "gemm"),
+    Kernel("vdot", "dot", "gemm"),
     # attention
     Kernel(
         "_scaled_dot_product_flash_attention_for_cpu",
         "flash_attention",
         "attention",
         "f",
-        "chosen for f32, 4 dimensions, no dropout, no gradient; else the composite of matrix products",
+        "chosen for one float type, 4 dimensions, no dropout, no gradient; else the composite of matrix products",
     ),
     # rows
     Kernel("_softmax.out", "softmax_out", "softmax"),

@@ -100,3 +100,28 @@ def test_bits_and_cycles_are_those_of_the_golden_file(isa, threads, whole):
 
 def test_the_whole_run_has_the_golden_bits(whole):
     assert whole["digest"] == json.loads(GOLDEN.read_text())["sha256"]
+
+
+HALF = (
+    FORWARD
+    + """
+expected = minilm.encode(model, inputs)
+model.to("vnpu", torch.bfloat16)
+torch.vnpu.synchronize()
+on_device = {name: value.to("vnpu") for name, value in inputs.items()}
+with torch_vnpu.profile() as p:
+    result = minilm.encode(model, on_device)
+got = result.cpu()
+answer(cosine=torch.nn.functional.cosine_similarity(got.float(), expected).min().item(), digest=digest(got.view(torch.int16)),
+       same_ranking=minilm.same_ranking(expected, got.float()), coverage=p.report["coverage"], time=p.report["time"])
+"""
+)
+
+
+def test_the_model_in_bf16(whole):
+    """Nothing falls back, the embeddings point the same way, the array is faster, and every host has the same bits."""
+    got = [python(HALF, {"VNPU_ISA": isa, "VNPU_FALLBACK": "error"}) for isa in levels()]
+    assert got[0]["coverage"]["fallback"] == 0 and got[0]["coverage"]["native"] > 100
+    assert got[0]["cosine"] > 0.9995 and got[0]["same_ranking"]
+    assert got[0]["time"]["simulated_ps"] < 0.7 * whole["time"]["simulated_ps"]
+    assert len({run["digest"] for run in got}) == 1

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kern_gemm_plan.h"
 #include "tests/kernels/kern_test.h"
 
 typedef struct gemm_case {
@@ -196,24 +197,56 @@ Test(gemm, int8) {
 
 /* The bits do not hang on tiling: a whole product equals the products of its rows. */
 Test(gemm, bits_do_not_hang_on_tiles) {
-    kern_context_t *context = test_open(0);
-    kern_tensor_t a = test_tensor(VNPU_F32, 2, (int64_t[]){150, 500}),
-                  b = test_tensor(VNPU_F32, 2, (int64_t[]){500, 200}),
-                  all = test_tensor(VNPU_F32, 2, (int64_t[]){150, 200}),
-                  one = test_tensor(VNPU_F32, 2, (int64_t[]){1, 200});
-    kern_gemm_t call = {.out = all, .a = a, .b = b, .alpha = 1};
-    test_ok(context, kern_gemm(context, 0, &call), "all");
-    for (int64_t row = 0; row < 150; row += 37) {
-        kern_gemm_t part = {.out = one, .a = a, .b = b, .alpha = 1};
-        part.a.size[0] = 1;
-        part.a.address += (uint64_t)row * 500 * 4;
-        test_ok(context, kern_gemm(context, 0, &part), "row");
-        cr_assert_eq(memcmp(shim_host(one.address, 800),
-                            shim_host(all.address + (uint64_t)row * 800, 800), 800),
-                     0);
+    static const vnpu_dtype_t types[] = {VNPU_F32, VNPU_BF16, VNPU_F16};
+    enum { M = 150, K = 501, N = 200 };
+    for (uint32_t i = 0; i < 6; i++) {
+        kern_context_t *context = test_open(i < 3 ? 0 : 2);
+        vnpu_dtype_t type = types[i % 3];
+        kern_tensor_t a = test_tensor(type, 2, (int64_t[]){M, K}),
+                      b = test_tensor(type, 2, (int64_t[]){K, N}),
+                      all = test_tensor(VNPU_F32, 2, (int64_t[]){M, N}),
+                      one = test_tensor(VNPU_F32, 2, (int64_t[]){1, N});
+        kern_gemm_t call = {.out = all, .a = a, .b = b, .alpha = 1};
+        test_ok(context, kern_gemm(context, 0, &call), "all");
+        for (int64_t row = 0; row < M; row += 37) {
+            kern_gemm_t part = {.out = one, .a = a, .b = b, .alpha = 1};
+            part.a.size[0] = 1;
+            part.a.address += (uint64_t)row * K * vnpu_dtype_bytes(type);
+            test_ok(context, kern_gemm(context, 0, &part), "row");
+            cr_assert_eq(memcmp(shim_host(one.address, N * 4),
+                                shim_host(all.address + (uint64_t)row * N * 4, N * 4), N * 4),
+                         0, "type %u row %lld", type, (long long)row);
+        }
+        test_release(&a), test_release(&b), test_release(&all), test_release(&one);
+        test_close(context);
     }
-    test_release(&a), test_release(&b), test_release(&all), test_release(&one);
-    test_close(context);
+}
+
+/* bf16 products are summed in pairs of k: whatever the scratchpad holds, a tile of several has an
+ * even k. */
+Test(gemm, tiles_of_pairs_are_even) {
+    static const uint64_t sram[] = {512, 1024, 4096, 65536};
+    for (uint32_t i = 0; i < 4; i++) {
+        kern_context_t *context = test_open(2);
+        vnpu_machine_t machine = *kern_machine(context);
+        machine.sram_bytes = sram[i];
+        for (int64_t k = 1; k < 200; k += 7) {
+            kern_gemm_shape_t shape = {.size = {1, 9, 5, k},
+                                       .a = {0, k, 1},
+                                       .b = {0, 9, 1},
+                                       .out = {0, 9, 1},
+                                       .a_dtype = VNPU_BF16,
+                                       .b_dtype = VNPU_BF16,
+                                       .out_dtype = VNPU_F32};
+            kern_gemm_plan_t plan[8];
+            uint32_t count = kern_gemm_rank(&machine, &shape, plan, 8);
+            cr_assert_gt(count, 0);
+            for (uint32_t p = 0; p < count; p++)
+                cr_assert(plan[p].axis[GEMM_K].tiles == 1 || plan[p].axis[GEMM_K].tile % 2 == 0,
+                          "k %lld in tiles of %u", (long long)k, plan[p].axis[GEMM_K].tile);
+        }
+        test_close(context);
+    }
 }
 
 Test(gemm, refusals) {

@@ -30,9 +30,18 @@ struct Moments {
     at::Tensor variance, mean;
 };
 
-// (self, dim, *, correction, keepdim): the mean first, then the squared distances from it.
+// The tensor in f32 if it is of a narrower float type, else as it is.
+at::Tensor widened(const at::Tensor &tensor) {
+    return is_half(tensor) ? tensor.to(at::kFloat) : tensor;
+}
+
+bool has_moments(const at::Tensor &tensor) {
+    return tensor.scalar_type() == at::kFloat || is_half(tensor);
+}
+
+// (self, dim, *, correction, keepdim): the mean first, then the squared distances from it; in f32.
 Moments moments(OpCall &call) {
-    const at::Tensor self = call.tensor(0);
+    const at::Tensor self = widened(call.tensor(0));
     std::vector<int64_t> dims = call.integers(1);
     if (dims.empty()) {
         for (int64_t d = 0; d < self.dim(); ++d) {
@@ -257,29 +266,33 @@ std::pair<at::Tensor, at::Tensor> attend_with_weights(const Attention &a) {
 namespace ops {
 
 Outcome var_correction(OpCall &call) {
-    return call.tensor(0).scalar_type() == at::kFloat ? call.done(moments(call).variance)
-                                                      : call.host("only float32");
+    const at::ScalarType type = call.tensor(0).scalar_type();
+    return has_moments(call.tensor(0)) ? call.done(moments(call).variance.to(type))
+                                       : call.host("only float types of the chip");
 }
 
 Outcome std_correction(OpCall &call) {
-    return call.tensor(0).scalar_type() == at::kFloat ? call.done(at::sqrt(moments(call).variance))
-                                                      : call.host("only float32");
+    const at::ScalarType type = call.tensor(0).scalar_type();
+    return has_moments(call.tensor(0)) ? call.done(at::sqrt(moments(call).variance).to(type))
+                                       : call.host("only float types of the chip");
 }
 
 Outcome var_mean_correction(OpCall &call) {
-    if (call.tensor(0).scalar_type() != at::kFloat) {
-        return call.host("only float32");
+    if (!has_moments(call.tensor(0))) {
+        return call.host("only float types of the chip");
     }
-    Moments both = moments(call);
-    return call.done(std::move(both.variance), std::move(both.mean));
+    const at::ScalarType type = call.tensor(0).scalar_type();
+    const Moments both = moments(call);
+    return call.done(both.variance.to(type), both.mean.to(type));
 }
 
 Outcome std_mean_correction(OpCall &call) {
-    if (call.tensor(0).scalar_type() != at::kFloat) {
-        return call.host("only float32");
+    if (!has_moments(call.tensor(0))) {
+        return call.host("only float types of the chip");
     }
-    Moments both = moments(call);
-    return call.done(at::sqrt(both.variance), std::move(both.mean));
+    const at::ScalarType type = call.tensor(0).scalar_type();
+    const Moments both = moments(call);
+    return call.done(at::sqrt(both.variance).to(type), both.mean.to(type));
 }
 
 Outcome argmax_out(OpCall &call) {
@@ -332,12 +345,12 @@ Outcome triu_out(OpCall &call) {
 //   x^ = (x - mean) rstd, g^ = g weight, dx = rstd (g^ - mean(g^) - x^ mean(g^ x^)), dweight =
 //   sum(g x^), dbias = sum(g)
 Outcome native_layer_norm_backward(OpCall &call) {
-    const at::Tensor grad = call.tensor(0), input = call.tensor(1), mean = call.tensor(3),
-                     rstd = call.tensor(4);
-    const at::Tensor weight = call.optional_tensor(5), bias = call.optional_tensor(6);
-    if (input.scalar_type() != at::kFloat || input.numel() == 0) {
-        return call.host("only float32 that is not empty");
+    if (!has_moments(call.tensor(1)) || call.tensor(1).numel() == 0) {
+        return call.host("only float types of the chip, and no empty tensor");
     }
+    const at::Tensor grad = widened(call.tensor(0)), input = widened(call.tensor(1)),
+                     mean = call.tensor(3), rstd = call.tensor(4);
+    const at::Tensor weight = call.optional_tensor(5), bias = call.optional_tensor(6);
     const c10::List<bool> wanted = call.arg(7).toBoolList();
     const auto norm_dims = static_cast<int64_t>(call.integers(2).size());
     std::vector<int64_t> inner, outer;
@@ -350,16 +363,17 @@ Outcome native_layer_norm_backward(OpCall &call) {
         const at::Tensor scaled = weight.defined() ? at::mul(grad, weight) : grad;
         const at::Tensor slope = at::mul(scaled, normal).mean(inner, /*keepdim=*/true);
         const at::Tensor centred = at::sub(scaled, scaled.mean(inner, /*keepdim=*/true));
-        grad_input = at::mul(at::sub(centred, at::mul(normal, slope)), rstd);
+        grad_input = at::mul(at::sub(centred, at::mul(normal, slope)), rstd)
+                         .to(call.tensor(1).scalar_type());
     }
     const auto over_rows = [&outer](const at::Tensor &x) {
         return outer.empty() ? x.clone() : x.sum(outer);
     };
     if (wanted.get(1) && weight.defined()) {
-        grad_weight = over_rows(at::mul(grad, normal));
+        grad_weight = over_rows(at::mul(grad, normal)).to(weight.scalar_type());
     }
     if (wanted.get(2) && bias.defined()) {
-        grad_bias = over_rows(grad);
+        grad_bias = over_rows(grad).to(bias.scalar_type());
     }
     return call.done(grad_input, grad_weight, grad_bias);
 }

@@ -4,6 +4,7 @@
 #include <ATen/SDPBackend.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/addcmul.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <c10/core/GradMode.h>
@@ -56,6 +57,32 @@ Outcome gemm(OpCall &call, const at::Tensor &out, const at::Tensor &left, const 
                                                                               : Outcome::host;
 }
 
+// A product whose result type is an argument; the out forms have it as their last one.
+Outcome product_of_type(OpCall &call, const at::Tensor &left, const at::Tensor &right,
+                        const at::Tensor &added, const c10::IValue &type, const at::Scalar &alpha,
+                        const at::Scalar &beta) {
+    const at::ScalarType result = type.toScalarType();
+    const bool is_batch = left.dim() == 3;
+    TORCH_CHECK((left.dim() == 2 || is_batch) && right.dim() == left.dim() &&
+                    left.size(-1) == right.size(-2) && (!is_batch || left.size(0) == right.size(0)),
+                call.op().schema().name(), ": ", left.sizes(), " by ", right.sizes(),
+                ": sizes do not agree");
+    TORCH_CHECK(left.scalar_type() == right.scalar_type() &&
+                    (result == left.scalar_type() || (result == at::kFloat && is_half(left))),
+                call.op().schema().name(),
+                ": out_dtype must be the type of the operands, or float32 for "
+                "bfloat16 and float16, not ",
+                result, " for ", left.scalar_type(), " and ", right.scalar_type());
+    std::vector<int64_t> sizes = left.sizes().vec();
+    sizes.back() = right.size(-1);
+    const bool has_out = call.op().schema().arguments().back().is_out();
+    const at::Tensor out = has_out ? call.out() : at::empty(sizes, left.options().dtype(result));
+    TORCH_CHECK(out.scalar_type() == result, call.op().schema().name(), ": out is ",
+                out.scalar_type(), ", out_dtype ", result);
+    at::native::resize_output(out, sizes);
+    return gemm(call, out, left, right, added, alpha, beta);
+}
+
 // Chosen per call: the fused kernel serves what it can and autograd does not need; the composite
 // serves the rest.
 int64_t choose_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
@@ -67,8 +94,9 @@ int64_t choose_attention(const at::Tensor &query, const at::Tensor &key, const a
         c10::GradMode::is_enabled() &&
         (query.requires_grad() || key.requires_grad() || value.requires_grad() ||
          (mask.has_value() && mask->requires_grad()));
-    const auto is_float = [](const at::Tensor &t) {
-        return t.scalar_type() == at::kFloat && t.dim() == 4;
+    const auto is_float = [&query](const at::Tensor &t) {
+        return (t.scalar_type() == at::kFloat || is_half(t)) && t.dim() == 4 &&
+               t.scalar_type() == query.scalar_type();
     };
     const bool fits = dropout == 0.0 && !needs_gradient && is_float(query) && is_float(key) &&
                       is_float(value) && query.size(3) == key.size(3) &&
@@ -79,7 +107,8 @@ int64_t choose_attention(const at::Tensor &query, const at::Tensor &key, const a
     const bool mask_fits =
         !mask.has_value() ||
         (!is_causal && (mask->dim() == 2 || mask->dim() == 4) &&
-         (mask->scalar_type() == at::kBool || mask->scalar_type() == at::kFloat));
+         (mask->scalar_type() == at::kBool || mask->scalar_type() == at::kFloat ||
+          mask->scalar_type() == query.scalar_type()));
     if (fits && mask_fits && context.userEnabledFlashSDP()) {
         return static_cast<int64_t>(at::SDPBackend::flash_attention);
     }
@@ -114,6 +143,86 @@ Outcome baddbmm_out(OpCall &call) {
     const at::Tensor left = call.tensor(1), right = call.tensor(2), out = call.out();
     at::native::resize_output(out, {left.size(0), left.size(1), right.size(2)});
     return gemm(call, out, left, right, call.tensor(0), call.scalar(4), call.scalar(3));
+}
+
+// What torch has for narrow operands and a wider result: mm.dtype(self, mat2, out_dtype),
+// bmm.dtype, addmm.dtype(self, mat1, mat2, out_dtype, *, beta, alpha), baddbmm.dtype, and their out
+// forms. The accumulator holds f32, so nothing is rounded.
+Outcome mm_dtype(OpCall &call) {
+    const at::Tensor left = call.tensor(0), right = call.tensor(1);
+    return product_of_type(call, left, right, {}, call.arg(2), 1, 0);
+}
+
+Outcome addmm_dtype(OpCall &call) {
+    const at::Tensor left = call.tensor(1), right = call.tensor(2);
+    return product_of_type(call, left, right, call.tensor(0), call.arg(3), call.scalar(5),
+                           call.scalar(4));
+}
+
+// _int_mm(self, mat2), _int_mm.out: i8 by i8, exact sums in i32.
+Outcome int_mm(OpCall &call) {
+    const at::Tensor left = call.tensor(0), right = call.tensor(1);
+    TORCH_CHECK(left.dim() == 2 && right.dim() == 2, "_int_mm: two matrices are needed, not ",
+                left.sizes(), " and ", right.sizes());
+    TORCH_CHECK(left.size(1) == right.size(0), "_int_mm: ", left.sizes(), " by ", right.sizes(),
+                ": the inner sizes differ");
+    TORCH_CHECK(left.scalar_type() == at::kChar && right.scalar_type() == at::kChar,
+                "_int_mm: two int8 matrices are needed, not ", left.scalar_type(), " and ",
+                right.scalar_type());
+    const bool has_out = call.num_args() == 3;
+    const at::Tensor out =
+        has_out ? call.out()
+                : at::empty({left.size(0), right.size(1)}, left.options().dtype(at::kInt));
+    TORCH_CHECK(out.scalar_type() == at::kInt, "_int_mm: the result is int32, not ",
+                out.scalar_type());
+    at::native::resize_output(out, {left.size(0), right.size(1)});
+    return gemm(call, out, left, right, {}, 1, 0);
+}
+
+// addbmm(self, batch1, batch2, *, beta, alpha): the batches are the blocks of one long K.
+Outcome addbmm(OpCall &call) {
+    const at::Tensor left = call.tensor(1), right = call.tensor(2);
+    TORCH_CHECK(left.dim() == 3 && right.dim() == 3, "addbmm: batches of matrices are needed, not ",
+                left.sizes(), " and ", right.sizes());
+    TORCH_CHECK(left.size(0) == right.size(0) && left.size(2) == right.size(1),
+                "addbmm: ", left.sizes(), " by ", right.sizes(), ": batch or inner sizes differ");
+    const int64_t rows = left.size(1), columns = right.size(2),
+                  length = left.size(0) * left.size(2);
+    const bool has_out = call.num_args() == 6;
+    const at::Tensor out = has_out ? call.out() : at::empty({rows, columns}, left.options());
+    at::native::resize_output(out, {rows, columns});
+    return gemm(call, out, left.transpose(0, 1).reshape({rows, length}),
+                right.reshape({length, columns}), call.tensor(0), call.scalar(4), call.scalar(3));
+}
+
+// addr(self, vec1, vec2, *, beta, alpha): no sums, so no matrix unit. Narrow floats in f32, rounded
+// once.
+Outcome addr(OpCall &call) {
+    const at::Tensor self = call.tensor(0), rows = call.tensor(1), columns = call.tensor(2);
+    TORCH_CHECK(rows.dim() == 1 && columns.dim() == 1, "addr: two vectors are needed, not ",
+                rows.sizes(), " and ", columns.sizes());
+    const at::Scalar beta = call.scalar(3), alpha = call.scalar(4);
+    const at::ScalarType type = at::promote_types(
+        self.scalar_type(), at::promote_types(rows.scalar_type(), columns.scalar_type()));
+    if (type == at::kBool || to_dtype(type) == VNPU_DTYPE_NONE) {
+        return call.host(std::string("no outer sum of ") + c10::toString(type));
+    }
+    const at::ScalarType wide = c10::isFloatingType(type) ? at::kFloat : type;
+    const at::Tensor left = at::mul(rows.to(wide), alpha).unsqueeze(1), right = columns.to(wide);
+    at::Tensor sum;
+    if (beta.toDouble() == 0.0) {
+        sum = at::mul(left, right); // a NaN of self does not count
+    } else {
+        const at::Tensor added = self.expand({rows.size(0), columns.size(0)}).to(wide);
+        sum = at::addcmul(beta.toDouble() == 1.0 ? added : at::mul(added, beta), left, right);
+    }
+    if (call.num_args() == 5) {
+        return call.done(sum.to(type));
+    }
+    const at::Tensor out = call.out();
+    at::native::resize_output(out, sum.sizes());
+    out.copy_(sum);
+    return call.done(out);
 }
 
 // addmv.out(self, mat, vec, *, beta, alpha, out): a product with one column.

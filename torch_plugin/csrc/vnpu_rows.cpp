@@ -274,8 +274,8 @@ Outcome vector_norm_out(OpCall &call) {
     if (order == 2.0) {
         return reduce(call, KERN_NORM2, self, dims, keepdim, out);
     }
-    if (self.scalar_type() != at::kFloat || out.scalar_type() != at::kFloat) {
-        return call.host("norms of other orders only in float32");
+    if (self.scalar_type() != at::kFloat && !is_half(self)) {
+        return call.host("norms of other orders only of float types of the chip");
     }
     if (order == 0.0) {
         return reduce(call, KERN_SUM, at::ne(self, 0), dims, keepdim, out);
@@ -287,10 +287,18 @@ Outcome vector_norm_out(OpCall &call) {
     if (std::isinf(order)) {
         return reduce(call, order > 0 ? KERN_AMAX : KERN_AMIN, sizes, dims, keepdim, out);
     }
-    const Outcome outcome = reduce(call, KERN_SUM, at::pow(sizes, order), dims, keepdim, out);
+    // The sum stays in f32 until its root is taken.
+    const at::Tensor powers = at::pow(sizes.to(at::kFloat), order);
+    const bool is_wide = out.scalar_type() == at::kFloat;
+    const at::Tensor sum = is_wide ? out : at::empty({0}, powers.options());
+    const Outcome outcome = reduce(call, KERN_SUM, powers, dims, keepdim, sum);
     if (outcome == Outcome::done) {
         at::Tensor root = out;
-        at::pow_out(root, out, 1.0 / order);
+        if (!is_wide) {
+            at::native::resize_output(out, sum.sizes());
+            call.replace_result(out);
+        }
+        at::pow_out(root, sum, 1.0 / order);
     }
     return outcome;
 }

@@ -27,6 +27,11 @@ inline vnpu_addr_t address_of(const at::TensorBase &tensor) {
     return reinterpret_cast<vnpu_addr_t>(tensor.const_data_ptr());
 }
 
+// bf16 and f16: what several operators make of them is computed in f32 and rounded once.
+inline bool is_half(const at::TensorBase &tensor) {
+    return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
+}
+
 inline bool is_device(const at::TensorBase &tensor) {
     return tensor.is_privateuseone();
 }
