@@ -48,7 +48,7 @@ void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_
         .matrix_gap_cycles = c->matrix.gap_cycles, .matrix_stream_elems = c->matrix.stream_elems,
         .matrix_operand_bytes_per_cycle = c->matrix.operand_bytes,
         .matrix_switch_cycles = c->matrix.switch_cycles, .matrix_has_full_folds = c->matrix.has_full_folds,
-        .matrix_f32_pieces = c->matrix_f32_pieces,
+        .matrix_f32_pieces = c->matrix_f32_pieces, .matrix_f32_passes = c->matrix_f32_passes,
         .num_classes = m->num_classes, .class_index = class_index, .first_core = c->first_core, .chip_cores = m->cores,
         .layout_tile = {m->layout_tile[0], m->layout_tile[1]}, .mapping_profile = m->mapping_profile,
         .dma_keeps_rows = c->dma.keeps_rows,

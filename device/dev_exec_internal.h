@@ -37,6 +37,7 @@ typedef struct exec_worker {
     void *map;
     size_t map_bytes;
     exec_scratch_t scratch[SCRATCH_COUNT];
+    uint32_t f32_passes; /* of the product in work: bf16 terms of one of f32, 0: native */
     float *vector_temp; /* EXEC_VECTOR_TEMPS blocks */
     pthread_t thread;
     bool has_thread;

@@ -4,20 +4,23 @@
  * not change a bit. libxsmm is never given N mod 64 in 1..16, where its AVX-512 kernels split the
  * chain. bf16   pairs in the order k+1, k, subnormals flushed: both operands widened with k swapped
  * in pairs, DAZ and FTZ on f16, f8 widened, then as f32 i8, u8 exact: f32 products over blocks of k
- * whose sums stay below 2^24, added in i32 (wrapping)
+ * whose sums stay below 2^24, added in i32 (wrapping). f32 in bf16 pieces (matrix.f32 = bf16xN): a
+ * bf16 product with N terms for one k
  */
 #include "device/dev_exec_internal.h"
 
 #include <immintrin.h>
 #include <libxsmm.h>
+#include <math.h>
 #include <string.h>
 
-#define BLOCK_M       128u
-#define BLOCK_N       256u
-#define BLOCK_K       256u
-#define FEW_ROWS      4u   /* up to here the in-order kernels win */
-#define INT_BLOCK_K   256u /* 256 * 255 * 255 < 2^24 */
-#define MXCSR_DAZ_FTZ 0x8040u
+#define BLOCK_M        128u
+#define BLOCK_N        256u
+#define BLOCK_K        256u
+#define FEW_ROWS       4u /* up to here the in-order kernels win */
+#define PIECES_BLOCK_K 512u
+#define INT_BLOCK_K    256u /* 256 * 255 * 255 < 2^24 */
+#define MXCSR_DAZ_FTZ  0x8040u
 
 typedef exec_matrix_t matrix_t;
 
@@ -222,6 +225,90 @@ static void mm_bf16(exec_worker_t *worker, float *c, int64_t ldc, const matrix_t
     _mm_setcsr(saved);
 }
 
+/* ---- f32 in bf16 pieces ---- */
+
+/* Which pieces are multiplied, the smallest products first; bf16xN takes the last N. */
+static const uint8_t PIECES[9][2] = {{2, 2}, {2, 1}, {1, 2}, {2, 0}, {0, 2},
+                                     {1, 1}, {1, 0}, {0, 1}, {0, 0}};
+
+/* x = piece[0] + piece[1] + piece[2], each rounded to bf16; 0 beside what is infinite or NaN. */
+static void split(float x, float piece[3]) {
+    float rest = x;
+    for (int i = 0; i < 3; i++) {
+        piece[i] = dev_bf16_to_f32(dev_f32_to_bf16(rest));
+        rest = isfinite(piece[i]) ? rest - piece[i] : 0.0f;
+    }
+}
+
+/* Where product `r` of `passes` for element p of k goes: pairs of k stay side by side, as in bf16.
+ */
+static size_t place(size_t p, size_t r, size_t passes) {
+    return ((p / 2 * passes + r) * 2) + (p % 2 ? 0 : 1);
+}
+
+/* dst[m][passes * even], the zeros of an odd k included. */
+static void pack_pieces_a(exec_worker_t *worker, float *dst, const matrix_t *a, size_t m, size_t k,
+                          size_t passes) {
+    const uint8_t(*use)[2] = PIECES + 9 - passes;
+    size_t width = passes * (k + k % 2);
+    float *row = exec_scratch(worker, SCRATCH_ROW, k * sizeof(float));
+    for (size_t i = 0; i < m; i++, dst += width) {
+        widen_row(worker->exec->level, row, a, i, k);
+        if (k % 2) memset(dst + width - 2 * passes, 0, 2 * passes * sizeof(float));
+        for (size_t p = 0; p < k; p++) {
+            float piece[3];
+            split(row[p], piece);
+            for (size_t r = 0; r < passes; r++)
+                dst[place(p, r, passes)] = piece[use[r][0]];
+        }
+    }
+}
+
+static void pack_pieces_b(exec_worker_t *worker, float *dst, const matrix_t *b, size_t k, size_t n,
+                          size_t passes) {
+    const uint8_t(*use)[2] = PIECES + 9 - passes;
+    float *row = exec_scratch(worker, SCRATCH_ROW, 4 * n * sizeof(float));
+    float *piece = row + n; /* [3][n] */
+    if (k % 2) memset(dst + passes * (k - 1) * n, 0, 2 * passes * n * sizeof(float));
+    for (size_t p = 0; p < k; p++) {
+        widen_row(worker->exec->level, row, b, p, n);
+        for (size_t j = 0; j < n; j++) {
+            float parts[3];
+            split(row[j], parts);
+            for (size_t i = 0; i < 3; i++)
+                piece[i * n + j] = parts[i];
+        }
+        for (size_t r = 0; r < passes; r++)
+            memcpy(dst + place(p, r, passes) * n, piece + use[r][1] * n, n * sizeof(float));
+    }
+}
+
+static void mm_pieces(exec_worker_t *worker, float *c, int64_t ldc, const matrix_t *a,
+                      const matrix_t *b, size_t m, size_t n, size_t k, bool accumulate) {
+    size_t passes = worker->f32_passes;
+    size_t most = PIECES_BLOCK_K / passes & ~(size_t)1; /* whole pairs */
+    for (size_t p = 0; p < k; p += most) {
+        size_t depth = k - p < most ? k - p : most, width = passes * (depth + depth % 2);
+        matrix_t part_a = *a, part_b = *b;
+        part_a.ptr += (int64_t)p * a->col * a->bytes;
+        part_b.ptr += (int64_t)p * b->row * b->bytes;
+        float *packed_a = exec_scratch(worker, SCRATCH_A, m * width * sizeof(float));
+        float *packed_b = exec_scratch(worker, SCRATCH_B, width * n * sizeof(float));
+        pack_pieces_a(worker, packed_a, &part_a, m, depth, passes);
+        pack_pieces_b(worker, packed_b, &part_b, depth, n, passes);
+        block_t at = {.c = c,
+                      .ldc = ldc,
+                      .a = packed_a,
+                      .lda = (int64_t)width,
+                      .b = packed_b,
+                      .ldb = (int64_t)n};
+        unsigned saved = _mm_getcsr();
+        _mm_setcsr(saved | MXCSR_DAZ_FTZ);
+        mm_f32(worker->exec->level, &at, m, n, width, accumulate || p > 0);
+        _mm_setcsr(saved);
+    }
+}
+
 /* ---- i8, u8 ---- */
 
 static void mm_int(exec_worker_t *worker, int32_t *c, int64_t ldc, const matrix_t *a,
@@ -262,6 +349,8 @@ static void mm_plane(exec_worker_t *worker, void *c, int64_t ldc, const matrix_t
         mm_int(worker, c, ldc, a, b, m, n, k, accumulate);
     } else if (a->dtype == VNPU_BF16 && b->dtype == VNPU_BF16) {
         mm_bf16(worker, c, ldc, a, b, m, n, k, accumulate);
+    } else if (a->dtype == VNPU_F32 && worker->f32_passes > 0) {
+        mm_pieces(worker, c, ldc, a, b, m, n, k, accumulate);
     } else {
         mm_f32_any(worker, c, ldc, a, b, m, n, k, accumulate);
     }
@@ -306,6 +395,9 @@ sim_status_t exec_mm(exec_instance_t *instance) {
     bool accumulate = dev_cursor_accumulates(instance->cursor, insn);
     if (instance->exec->options.mode == DEV_EXEC_TIMING && dev_is_float(dst.view.dtype))
         return SIM_OK;
+    const dev_machine_t *machine = &instance->exec->machine;
+    instance->worker->f32_passes =
+        machine->cls[dev_machine_class_of(machine, instance->core)].matrix_f32_passes;
     if (a.view.count == 0) { /* k clipped to nothing */
         mm_nothing(&dst, accumulate);
         return SIM_OK;
@@ -337,8 +429,8 @@ sim_status_t exec_mm(exec_instance_t *instance) {
     do {
         left.ptr = a.ptr + offset[1] * a.view.elem_bytes;
         exec_mm_strided(instance->worker, dst.ptr + offset[0] * 4, walk.stride[0][inner],
-                   dst.view.stride[last], &left, &right, walk.size[inner], b.view.size[1],
-                   b.view.size[0], accumulate);
+                        dst.view.stride[last], &left, &right, walk.size[inner], b.view.size[1],
+                        b.view.size[0], accumulate);
     } while (exec_walk_step(&walk, inner, index, offset));
     return SIM_OK;
 }

@@ -15,6 +15,7 @@ static void read_rates(dev_class_t *cls, const sim_config_t *config) {
     cls->matrix_f32_pieces = 1;
     if (!cls->has_matrix) return;
     cls->matrix_rate[VNPU_F32] = sim_matrix_f32_rate(config, &cls->matrix_f32_pieces);
+    cls->matrix_f32_passes = sim_matrix_f32_passes(config);
     cls->matrix_rate[VNPU_BF16] = sim_config_ratio(config, "matrix.rate.bf16");
     cls->matrix_rate[VNPU_F16] = sim_config_ratio(config, "matrix.rate.f16");
     cls->matrix_rate[VNPU_I8] = sim_config_ratio(config, "matrix.rate.i8");

@@ -27,8 +27,8 @@ typedef struct dev_class {
     bool has_matrix; /* matrix.count > 0: a matrix engine and its queue */
     sim_matrix_spec_t matrix;
     sim_ratio_t matrix_rate[VNPU_DTYPE_COUNT]; /* num 0: the array lacks the type; all are 0 without a matrix engine */
-    /* Time alone: what bits a product of bf16 pieces has is the executor's to say (docs/numerics.md). */
-    uint32_t matrix_f32_pieces; /* bf16 pieces of an f32 operand, by matrix.f32; 1: native */
+    uint32_t matrix_f32_pieces; /* bf16 pieces of an f32 operand, by matrix.f32; 1: native or bf16x1 */
+    uint32_t matrix_f32_passes; /* products of pieces that make one of f32 (docs/numerics.md); 0: native */
     sim_vector_spec_t vector;
     sim_dma_spec_t dma;
     uint32_t dma_queues;

@@ -13,11 +13,16 @@ void timing_energy_matrix(timing_core_t *core, const sim_matrix_op_t *op, vnpu_d
     uint64_t *count = actions_of(core)[VNPU_ENERGY_MATRIX].count;
     sim_bank_use_t use[2];
     sim_energy_action_t action = SIM_ENERGY_MAC_I8;
+    uint64_t passes = 1;
     if (dtype == VNPU_F32) action = SIM_ENERGY_MAC_F32;
+    if (dtype == VNPU_F32 && core->cls->matrix_f32_passes > 0) {
+        action = SIM_ENERGY_MAC_BF16;
+        passes = core->cls->matrix_f32_passes;
+    }
     if (dtype == VNPU_BF16) action = SIM_ENERGY_MAC_BF16;
     if (dtype == VNPU_F16) action = SIM_ENERGY_MAC_F16;
     sim_matrix_use(&core->cls->matrix, op, use);
-    count[action] += (uint64_t)op->m * op->k * op->n;
+    count[action] += passes * op->m * op->k * op->n;
     count[SIM_ENERGY_SRAM_BYTE] += use[0].bytes;
     count[SIM_ENERGY_ACC_BYTE] += use[1].bytes;
 }

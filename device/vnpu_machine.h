@@ -64,6 +64,7 @@ typedef struct vnpu_machine {
     uint32_t matrix_gap_cycles;    /* part of matrix_fill_cycles, again for every further piece of a stream */
     uint32_t matrix_stream_elems;  /* of such a piece; 0: a stream is one piece */
     uint32_t matrix_operand_bytes_per_cycle; /* what the operand ports take; 0: any number */
+    uint32_t matrix_f32_passes; /* bf16 products that make one of f32; 0: f32 is native */
 } vnpu_machine_t;
 
 #ifdef __cplusplus

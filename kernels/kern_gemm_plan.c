@@ -294,10 +294,13 @@ static void consider(search_t *search, const kern_gemm_plan_t *base, kern_gemm_o
     }
 }
 
-/* bf16 products are summed in pairs of k (docs/numerics.md): a pair lies in one tile, so that the
- * bits do not hang on the tiling. */
-static bool splits_pairs(const kern_gemm_shape_t *shape, uint64_t k_tile) {
-    return shape->a_dtype == VNPU_BF16 && k_tile % 2 != 0 && k_tile < (uint64_t)shape->size[GEMM_K];
+/* Products of bf16, and of f32 in bf16 pieces, are summed in pairs of k (docs/numerics.md): a pair
+ * lies in one tile, so that the bits do not hang on the tiling. */
+static bool splits_pairs(const search_t *search, uint64_t k_tile) {
+    const kern_gemm_shape_t *shape = search->shape;
+    bool has_pairs = shape->a_dtype == VNPU_BF16 ||
+                     (shape->a_dtype == VNPU_F32 && search->machine->matrix_f32_passes > 0);
+    return has_pairs && k_tile % 2 != 0 && k_tile < (uint64_t)shape->size[GEMM_K];
 }
 
 /* One split over the cores: grid axis 0 along `along`, grid axis 1 along n. */
@@ -310,14 +313,14 @@ static void consider_split(search_t *search, uint32_t along, uint32_t grid0, uin
     add_parts(&m, along == GEMM_M ? kern_ceil_div(rows, grid0) : rows, fold.m, max64(512, fold.m));
     add_parts(&n, kern_ceil_div(cols, grid1), fold.n, max64(1024, fold.n));
     add_parts(&k, (uint64_t)size[GEMM_K], fold.k, 8192);
-    if (splits_pairs(search->shape, 1)) add(&k, 2, (uint64_t)size[GEMM_K]);
+    if (splits_pairs(search, 1)) add(&k, 2, (uint64_t)size[GEMM_K]);
     for (uint32_t i = 0; i < m.count * n.count * k.count; i++) {
         kern_gemm_plan_t plan = {.grid = {grid0, grid1}};
         plan.axis[GEMM_B] = kern_axis_make(size[GEMM_B], 1);
         plan.axis[GEMM_M] = kern_axis_make(size[GEMM_M], m.value[i % m.count]);
         plan.axis[GEMM_N] = kern_axis_make(size[GEMM_N], n.value[i / m.count % n.count]);
         plan.axis[GEMM_K] = kern_axis_make(size[GEMM_K], k.value[i / m.count / n.count]);
-        if (splits_pairs(search->shape, plan.axis[GEMM_K].tile)) continue;
+        if (splits_pairs(search, plan.axis[GEMM_K].tile)) continue;
         if (plan.axis[along].tiles < grid0 || plan.axis[GEMM_N].tiles < grid1) continue;
         if (grid0 > 1) kern_axis_split(&plan.axis[along], 0, grid0);
         if (grid1 > 1) kern_axis_split(&plan.axis[GEMM_N], 1, grid1);

@@ -110,6 +110,8 @@ void sim_matrix_destroy(sim_matrix_t *unit);
 void sim_matrix_reset(sim_matrix_t *unit);
 sim_status_t sim_matrix_spec_from_config(const sim_config_t *config,
                                          sim_matrix_spec_t *out_spec) SIM_MUST_USE;
+/* Passes of f32 products at the bf16 rate, by matrix.f32; 0: native. */
+uint32_t sim_matrix_f32_passes(const sim_config_t *config);
 /* Rate and pieces of f32 products: matrix.rate.f32, or with matrix.f32 = bf16xN the bf16 rate / N
  * and the bf16 pieces of one operand. Time only: the values of such products are the executor's. */
 sim_ratio_t sim_matrix_f32_rate(const sim_config_t *config, uint32_t *out_pieces);

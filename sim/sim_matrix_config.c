@@ -43,6 +43,10 @@ static const struct {
     {9, 3}, /* bf16x9 */
 };
 
+uint32_t sim_matrix_f32_passes(const sim_config_t *config) {
+    return F32[sim_config_u64(config, "matrix.f32")].passes;
+}
+
 sim_ratio_t sim_matrix_f32_rate(const sim_config_t *config, uint32_t *out_pieces) {
     uint64_t choice = sim_config_u64(config, "matrix.f32");
     *out_pieces = F32[choice].pieces;

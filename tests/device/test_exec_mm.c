@@ -310,3 +310,196 @@ Test(exec_mm, f16_is_widened_and_k_ascends) {
     cr_assert_eq(memcmp(c, want, sizeof c), 0);
     env_close(&env);
 }
+
+/* ---- f32 in bf16 pieces ---- */
+
+static bool open_pieces(exec_env_t *env, int level, uint32_t passes) {
+    if (level == 5 && !__builtin_cpu_supports("avx512f")) return false;
+    sim_error_t err = {0};
+    dev_exec_options_t options = {.isa_level = level, .threads = 1};
+    env->machine = test_machine(1);
+    env->machine.cls[0].matrix_f32_passes = passes;
+    cr_assert_eq(
+        dev_memory_create(env->machine.dram_bytes, DEV_BACKING_FULL, 0, &env->memory, &err),
+        SIM_OK);
+    cr_assert_eq(dev_exec_create(&env->machine, env->memory, &options, &env->exec, &err), SIM_OK,
+                 "%s", err.text);
+    return true;
+}
+
+/* [m][k] x [k][n], dense, into a result that starts as `c`. */
+static void run_f32(exec_env_t *env, float *c, float *a, float *b, uint32_t m, uint32_t n,
+                    uint32_t k, bool accumulate) {
+    test_operand_t dst = {ap_dense(VNPU_SPACE_ACC, VNPU_F32, 0, m, n, 0), c, 4 * m * n};
+    test_operand_t src0 = {ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 0, m, k, 0), a, 4 * m * k};
+    test_operand_t src1 = {ap_dense(VNPU_SPACE_SRAM, VNPU_F32, 0, k, n, 0), b, 4 * k * n};
+    test_operand_t *ops[5] = {&dst, &src0, &src1};
+    vnpu_insn_t insn = dev_image_insn(VNPU_OP_MM);
+    insn.not_first = accumulate;
+    run_insn_ok(env, insn, ops);
+}
+
+static void cut(float x, uint16_t piece[3]) {
+    for (int i = 0; i < 3; i++) {
+        piece[i] = dev_f32_to_bf16(x);
+        x -= dev_bf16_to_f32(piece[i]);
+    }
+}
+
+/* The rule by way of bf16: for each pair of k its terms one after the other, the smallest first. */
+static float pieces_chain(const float *a, const float *b, uint32_t k, uint32_t n, uint32_t passes,
+                          float sum) {
+    static const char order[] = "22 21 12 20 02 11 10 01 00";
+    const char *first = order + 3 * (9 - passes);
+    for (uint32_t p = 0; p < k; p += 2) {
+        uint16_t x[2][3], y[2][3];
+        for (uint32_t i = 0; i < 2; i++) {
+            cut(p + i < k ? a[p + i] : 0.0f, x[i]);
+            cut(p + i < k ? b[(p + i) * n] : 0.0f, y[i]);
+        }
+        for (uint32_t r = 0; r < passes; r++) {
+            int u = first[3 * r] - '0', v = first[3 * r + 1] - '0';
+            uint16_t left[2] = {x[0][u], x[1][u]}, right[2] = {y[0][v], y[1][v]};
+            sum = bf16_chain(left, right, 2, 1, sum);
+        }
+    }
+    return sum;
+}
+
+typedef struct pieces_case {
+    uint32_t m, n, k;
+    float *a, *b, *c, *want;
+} pieces_case_t;
+
+static pieces_case_t pieces_new(uint32_t m, uint32_t n, uint32_t k) {
+    pieces_case_t t = {
+        m, n, k, malloc(4 * m * k), malloc(4 * k * n), malloc(4 * m * n), malloc(4 * m * n)};
+    uint64_t seed = m + 7 * n + 31 * k;
+    for (uint32_t i = 0; i < m * k; i++)
+        t.a[i] = (float)(int32_t)(dev_test_random(&seed) >> 32) * 0x1p-31f;
+    for (uint32_t i = 0; i < k * n; i++)
+        t.b[i] = (float)(int32_t)(dev_test_random(&seed) >> 32) * 0x1p-31f;
+    for (uint32_t i = 0; i < m * n; i++)
+        t.c[i] = (float)(int32_t)(dev_test_random(&seed) >> 32) * 0x1p-31f;
+    return t;
+}
+
+static void pieces_free(pieces_case_t *t) {
+    free(t->a), free(t->b), free(t->c), free(t->want);
+}
+
+static const uint32_t PASSES[] = {1, 3, 6, 9};
+
+Test(exec_mm, f32_in_bf16_pieces_has_one_order_at_every_level) {
+    static const uint32_t shapes[][3] = {{33, 70, 64}, {1, 5, 1}, {4, 40, 33}, {9, 80, 700}};
+    for (uint32_t l = 0; l < 3; l++) {
+        for (uint32_t i = 0; i < 4; i++) {
+            exec_env_t env;
+            if (!open_pieces(&env, levels[l], PASSES[i])) continue;
+            for (uint32_t s = 0; s < 4; s++) {
+                pieces_case_t t = pieces_new(shapes[s][0], shapes[s][1], shapes[s][2]);
+                for (uint32_t e = 0; e < t.m * t.n; e++)
+                    t.want[e] = pieces_chain(t.a + e / t.n * t.k, t.b + e % t.n, t.k, t.n,
+                                             PASSES[i], s % 2 ? t.c[e] : 0.0f);
+                run_f32(&env, t.c, t.a, t.b, t.m, t.n, t.k, s % 2);
+                cr_assert_eq(memcmp(t.c, t.want, 4 * t.m * t.n), 0, "x%u shape %u level %d",
+                             PASSES[i], s, levels[l]);
+                pieces_free(&t);
+            }
+            env_close(&env);
+        }
+    }
+}
+
+/* bf16x1 is a bf16 product of the rounded operands. */
+Test(exec_mm, one_piece_is_a_bf16_product) {
+    exec_env_t env;
+    cr_assert(open_pieces(&env, 2, 1));
+    pieces_case_t t = pieces_new(19, 37, 131);
+    uint16_t *a = malloc(2 * t.m * t.k), *b = malloc(2 * t.k * t.n);
+    for (uint32_t i = 0; i < t.m * t.k; i++)
+        a[i] = dev_f32_to_bf16(t.a[i]);
+    for (uint32_t i = 0; i < t.k * t.n; i++)
+        b[i] = dev_f32_to_bf16(t.b[i]);
+    test_operand_t dst = {ap_dense(VNPU_SPACE_ACC, VNPU_F32, 0, t.m, t.n, 0), t.want,
+                          4 * t.m * t.n};
+    test_operand_t src0 = {ap_dense(VNPU_SPACE_SRAM, VNPU_BF16, 0, t.m, t.k, 0), a, 2 * t.m * t.k};
+    test_operand_t src1 = {ap_dense(VNPU_SPACE_SRAM, VNPU_BF16, 0, t.k, t.n, 0), b, 2 * t.k * t.n};
+    test_operand_t *ops[5] = {&dst, &src0, &src1};
+    run_insn_ok(&env, dev_image_insn(VNPU_OP_MM), ops);
+    run_f32(&env, t.c, t.a, t.b, t.m, t.n, t.k, false);
+    cr_assert_eq(memcmp(t.c, t.want, 4 * t.m * t.n), 0);
+    free(a), free(b);
+    pieces_free(&t);
+    env_close(&env);
+}
+
+/* Two instructions of even k give the bits of one. */
+Test(exec_mm, pieces_do_not_hang_on_the_cut_of_k) {
+    for (uint32_t i = 0; i < 4; i++) {
+        exec_env_t env;
+        cr_assert(open_pieces(&env, 2, PASSES[i]));
+        enum { M = 7, N = 40, K = 301, FIRST = 122 };
+        pieces_case_t t = pieces_new(M, N, K);
+        run_f32(&env, t.want, t.a, t.b, M, N, K, false);
+        float *part = malloc(4 * M * K);
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            uint32_t from = turn ? FIRST : 0, width = turn ? K - FIRST : FIRST;
+            for (uint32_t r = 0; r < M; r++)
+                memcpy(part + r * width, t.a + r * K + from, 4 * width);
+            run_f32(&env, t.c, part, t.b + from * N, M, N, width, turn > 0);
+        }
+        cr_assert_eq(memcmp(t.c, t.want, 4 * M * N), 0, "x%u", PASSES[i]);
+        free(part);
+        pieces_free(&t);
+        env_close(&env);
+    }
+}
+
+/* Against sums in f64: what each number of terms leaves out, and no more; it is felt, too. */
+Test(exec_mm, pieces_leave_out_what_they_should) {
+    static const double left_out[] = {0x1p-8, 3 * 0x1p-18, 0x1p-25, 0};
+    enum { M = 24, N = 33, K = 256 };
+    double worst[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        exec_env_t env;
+        cr_assert(open_pieces(&env, 2, PASSES[i]));
+        pieces_case_t t = pieces_new(M, N, K);
+        run_f32(&env, t.c, t.a, t.b, M, N, K, false);
+        worst[i] = 0;
+        for (uint32_t e = 0; e < M * N; e++) {
+            double sum = 0, scale = 0;
+            for (uint32_t p = 0; p < K; p++) {
+                double product = (double)t.a[e / N * K + p] * (double)t.b[p * N + e % N];
+                sum += product;
+                scale += fabs(product);
+            }
+            double error = fabs((double)t.c[e] - sum) / scale;
+            worst[i] = error > worst[i] ? error : worst[i];
+        }
+        /* Partial sums stay below sqrt(K) of the largest term here: far below K half units. */
+        double rounding = 0x1p-24 * PASSES[i] * sqrt(K);
+        cr_assert_leq(worst[i], left_out[i] * (1 + 0x1p-7) + rounding, "x%u: %g", PASSES[i],
+                      worst[i]);
+        pieces_free(&t);
+        env_close(&env);
+    }
+    cr_assert_gt(worst[0], 0x1p-13, "one piece: %g", worst[0]);
+    cr_assert(worst[1] < worst[0] / 64 && worst[2] < worst[1], "%g %g %g", worst[0], worst[1],
+              worst[2]);
+}
+
+Test(exec_mm, pieces_of_what_is_not_finite) {
+    exec_env_t env;
+    float a[] = {INFINITY, NAN, 0x1.ffffp127f, -2.0f}, b[] = {1.0f}, c[4];
+    cr_assert(open_pieces(&env, 2, 1));
+    run_f32(&env, c, a, b, 4, 1, 1, false);
+    cr_assert(isinf(c[0]) && isnan(c[1]) && isinf(c[2])); /* the third rounds to infinity in bf16 */
+    cr_assert_eq(c[3], -2.0f);
+    env_close(&env);
+    cr_assert(open_pieces(&env, 2, 3));
+    run_f32(&env, c, a, b, 4, 1, 1, false);
+    cr_assert(isnan(c[0]) && isnan(c[1]) && isnan(c[2])); /* infinity times b's zero piece */
+    cr_assert_eq(c[3], -2.0f);
+    env_close(&env);
+}

@@ -327,6 +327,8 @@ Test(timing, energy_is_the_sum_over_the_actions) {
     }
     energy_of(all, &record);
     cr_assert_arr_eq(record.energy_fj, sum, sizeof sum);
+    energy_of("energy.mac.bf16=11,energy.mac.f32=13,matrix.f32=bf16x3", &record); /* three bf16 products each */
+    cr_assert_eq(record.energy_fj[VNPU_ENERGY_MATRIX], 11 * 3 * 4096);
     energy_of("energy.dram_activate=7", &record);
     cr_assert_eq(record.energy_fj[VNPU_ENERGY_DRAM], 7 * (record.row_closed + record.row_conflicts));
     cr_assert_gt(record.row_closed, 0);

@@ -222,21 +222,23 @@ Test(gemm, bits_do_not_hang_on_tiles) {
     }
 }
 
-/* bf16 products are summed in pairs of k: whatever the scratchpad holds, a tile of several has an
- * even k. */
+/* Products of bf16, and of f32 in bf16 pieces, are summed in pairs of k: whatever the scratchpad
+ * holds, a tile of several has an even k. */
 Test(gemm, tiles_of_pairs_are_even) {
     static const uint64_t sram[] = {512, 1024, 4096, 65536};
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 8; i++) {
         kern_context_t *context = test_open(2);
         vnpu_machine_t machine = *kern_machine(context);
-        machine.sram_bytes = sram[i];
+        vnpu_dtype_t type = i < 4 ? VNPU_BF16 : VNPU_F32;
+        machine.sram_bytes = sram[i % 4] * (i < 4 ? 1 : 2);
+        machine.matrix_f32_passes = 3;
         for (int64_t k = 1; k < 200; k += 7) {
             kern_gemm_shape_t shape = {.size = {1, 9, 5, k},
                                        .a = {0, k, 1},
                                        .b = {0, 9, 1},
                                        .out = {0, 9, 1},
-                                       .a_dtype = VNPU_BF16,
-                                       .b_dtype = VNPU_BF16,
+                                       .a_dtype = type,
+                                       .b_dtype = type,
                                        .out_dtype = VNPU_F32};
             kern_gemm_plan_t plan[8];
             uint32_t count = kern_gemm_rank(&machine, &shape, plan, 8);

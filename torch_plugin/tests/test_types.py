@@ -215,3 +215,30 @@ def test_types_that_a_chip_lacks_are_refused_by_name(chip, has):
             continue
         assert f"{name}[4, 4]" in error and f"has no {kern} by {kern}" in error
         assert "mm" in error and "matrix unit of" in error
+
+
+PIECES = """
+import json, torch, torch_vnpu
+g = torch.Generator().manual_seed(0)
+a, b = torch.randn(70, 301, generator=g), torch.randn(301, 50, generator=g)
+x, y = a.to("vnpu"), b.to("vnpu")
+got = (x @ y).cpu()
+rounded = torch.mm(x.bfloat16(), y.bfloat16(), out_dtype=torch.float32).cpu()
+error = ((got.double() - a.double() @ b.double()).abs() / (a.abs().double() @ b.abs().double())).max().item()
+print(json.dumps([error, torch.equal(got, rounded)]))
+"""
+
+
+def test_products_of_f32_have_the_accuracy_of_their_pieces():
+    """matrix.f32 decides values: bf16x1 (a TPU's default) rounds the operands to bf16, more pieces less, native not."""
+
+    def run(chip: str, options: str = "") -> tuple[float, bool]:
+        return tuple(json.loads(run_python(PIECES, VNPU_CONFIG=chip, VNPU_OPTIONS=options).stdout.splitlines()[-1]))
+
+    error, is_bf16 = run("tpuv4-like")
+    assert is_bf16 and 2.0**-13 < error < 2.0**-8
+    three, is_bf16 = run("default", "matrix.f32=bf16x3")
+    assert not is_bf16 and three < 2.0**-15
+    six, _ = run("default", "matrix.f32=bf16x6")
+    native, _ = run("default")
+    assert 0 < native < 2.0**-20 and 0 < six < 2.0**-18 and six < three < error
