@@ -260,6 +260,7 @@ static void execute(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t
         completion->value[0] = chip->machine.num_classes * sizeof chip->properties[0];
         completion->value[1] = chip->config_text_bytes + 1;
         break;
+    case VNPU_PACKET_MEASURE: status = chip_measure(chip, completion); break;
     case VNPU_PACKET_TYPE_COUNT: status = SIM_ERROR_INVALID_VALUE; break;
     default: status = SIM_ERROR_INVALID_VALUE; break;
     }

@@ -8,6 +8,7 @@
 #include "device/dev_timing.h"
 #include "device/vnpu_machine.h"
 #include "device/vnpu_profile.h"
+#include "sim/sim_probe.h"
 
 #define DEV_MAX_CLIENTS 64u
 #define DEV_MAX_HARDWARE_QUEUES 64u
@@ -53,6 +54,8 @@ struct dev_chip {
     dev_reuse_table_t *reuse; /* all clients: the key holds everything that matters */
     chip_client_t client[DEV_MAX_CLIENTS];
     FILE *dump_log;
+    bool has_probe;
+    sim_probe_t probe; /* of VNPU_PACKET_MEASURE */
     /* The command processor in simulated time. */
     uint64_t drain_ps;                               /* everything started so far has ended */
     uint64_t decoded_ps[DEV_MAX_HARDWARE_QUEUES];    /* a hardware queue fetches and decodes one packet after the other */
@@ -82,6 +85,8 @@ void chip_dump_launch(dev_chip_t *chip, chip_module_t *module, const dev_launch_
 void chip_dump_copy(dev_chip_t *chip, const vnpu_packet_t *packet, const char *kind, uint64_t device, uint64_t bytes);
 
 /* dev_chip_machine.c: what the client learns of the chip, as cores of a class see it. */
+/* Measured memory bandwidth into value[0], value[1]; measured once. */
+sim_status_t chip_measure(dev_chip_t *chip, vnpu_completion_t *completion);
 void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_t *out_properties);
 
 #endif

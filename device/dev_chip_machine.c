@@ -66,3 +66,16 @@ void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_
     if (c->has_matrix) return;
     p->matrix_count = p->matrix_rows = p->matrix_cols = 0;
 }
+
+/* Once a chip: a run takes up to a second of the host's time, and a configuration never changes. */
+sim_status_t chip_measure(dev_chip_t *chip, vnpu_completion_t *completion) {
+    if (!chip->has_probe) {
+        sim_error_t err = {0};
+        sim_status_t status = sim_probe_run(chip->config, &chip->probe, &err);
+        if (status != SIM_OK) return status;
+        chip->has_probe = true;
+    }
+    completion->value[0] = chip->probe.stream_bytes_per_s;
+    completion->value[1] = chip->probe.random_bytes_per_s;
+    return SIM_OK;
+}

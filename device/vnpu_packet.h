@@ -44,6 +44,7 @@ typedef enum vnpu_packet_type {
     VNPU_PACKET_BLOB_READ = 17,    /* copy.device = blob | offset << 8, copy.bytes; payload out */
     VNPU_PACKET_RESET = 18,        /* clears a sticky error */
     VNPU_PACKET_MACHINE = 19,      /* blob VNPU_BLOB_MACHINE (vnpu_machine_t, one per class), VNPU_BLOB_CONFIG (text); value = their sizes */
+    VNPU_PACKET_MEASURE = 20,      /* measured memory bandwidth (sim_probe.h), bytes/s: value[0] a stream, value[1] random reads */
     VNPU_PACKET_TYPE_COUNT
 } vnpu_packet_type_t;
 

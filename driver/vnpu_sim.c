@@ -116,6 +116,27 @@ vnpu_status_t vnpu_sim_config_text(int device_index, const char **out_text) {
     return vnpu__leave(device, VNPU_OK);
 }
 
+vnpu_status_t vnpu_sim_memory_rate(int device_index, uint64_t *out_stream, uint64_t *out_random) {
+    if (out_stream == NULL || out_random == NULL) {
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                          "vnpu_sim_memory_rate: an out_ parameter is NULL");
+    }
+    *out_stream = *out_random = 0;
+    vnpu__device_t *device;
+    vnpu_status_t status = vnpu__enter(device_index, true, &device);
+    if (status != VNPU_OK) {
+        return status;
+    }
+    vnpu__request_t request = {.packet = {.type = VNPU_PACKET_MEASURE}};
+    vnpu_completion_t done;
+    status = vnpu__call(device, &request, &done);
+    if (status == VNPU_OK) {
+        *out_stream = done.value[0];
+        *out_random = done.value[1];
+    }
+    return vnpu__leave(device, status);
+}
+
 vnpu_status_t vnpu_sim_device_pid(int device_index, int64_t *out_pid) {
     if (out_pid == NULL) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_sim_device_pid: out_pid is NULL");

@@ -38,6 +38,9 @@ VNPU_API vnpu_status_t vnpu_module_load_text(int device, const char *text, const
 
 /* The effective configuration (INI text with origins); owned by the driver until shutdown. */
 VNPU_API vnpu_status_t vnpu_sim_config_text(int device, const char **out_text);
+/* Bytes per second that the chip's DMA engines achieve together, by the model itself and in time alone (nothing is launched, no
+ * clock moves): reads of 64 MiB in a row, and of 64 bytes at random. Measured at the first call, up to a second of real time. */
+VNPU_API vnpu_status_t vnpu_sim_memory_rate(int device, uint64_t *out_stream, uint64_t *out_random);
 /* Process id of the device process, 0 in-process. */
 VNPU_API vnpu_status_t vnpu_sim_device_pid(int device, int64_t *out_pid);
 

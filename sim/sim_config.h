@@ -85,7 +85,8 @@ const char *sim_config_origin(const sim_config_t *config, const char *section_do
 void sim_config_write_effective(const sim_config_t *config, FILE *stream);
 /* 64-bit hash of every value that can influence time (not names, notes, paths): part of the reuse key. */
 uint64_t sim_config_hash(const sim_config_t *config);
-/* Contradictions worth a warning (one per line into `text`): returns how many. E.g. SRAM port narrower than the array eats. */
+/* What is worth a warning (one per line into `text`): returns how many. Contradictions (a port narrower than the array eats);
+ * keys that no unit reads because of what others say: "file:line: key: without effect, why". */
 int sim_config_self_check(const sim_config_t *config, char *text, size_t text_bytes);
 /* Peak numbers that follow from the keys: operations per dtype, DRAM, SRAM and link bandwidth, ridge points. */
 void sim_config_write_summary(const sim_config_t *config, FILE *stream);

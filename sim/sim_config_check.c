@@ -284,9 +284,8 @@ static void check_operands(const sim_config_t *config, size_t dtype, warnings_t 
     if (load > (double)get(config, "matrix.load_rows_per_cycle"))
         load = (double)get(config, "matrix.load_rows_per_cycle");
     if (eaten > sram)
-        warn(warnings,
-             "%s: the array eats %.0f bytes per cycle of %s, the scratchpad gives %.0f\n", key,
-             eaten, name, sram);
+        warn(warnings, "%s: the array eats %.0f bytes per cycle of %s, the scratchpad gives %.0f\n",
+             key, eaten, name, sram);
     if (is_loaded && steps > 0 && load * cols * bytes > sram)
         warn(warnings,
              "matrix.load_rows_per_cycle: %s weights need %.0f bytes per cycle, the scratchpad "
@@ -304,32 +303,15 @@ static void check_matrix(const sim_config_t *config, warnings_t *warnings) {
     if (get(config, "matrix.load_rows_per_cycle") > get(config, "matrix.rows"))
         warn(warnings, "matrix.load_rows_per_cycle: the array has %s rows\n",
              sim_config_text(config, "matrix.rows"));
-    if (get(config, "matrix.split") != 0 && get(config, "matrix.count") == 1)
-        warn(warnings, "matrix.split: without effect, there is one array\n");
-    if (get(config, "matrix.f32") != 0 && sim_config_ratio(config, "matrix.rate.f32").num != 0)
-        warn(warnings, "matrix.rate.f32: without effect, f32 products are %s\n",
-             sim_config_text(config, "matrix.f32"));
 }
 
-static bool is_ratio(const sim_config_t *config, const char *key, uint32_t num, uint32_t den) {
-    sim_ratio_t ratio = sim_config_ratio(config, key);
-    return (uint64_t)ratio.num * den == (uint64_t)ratio.den * num;
-}
-
-/* Keys of the other kind of refresh, of a window that is not there. */
-static void check_dram(const sim_config_t *config, warnings_t *warnings) {
-    uint64_t one_bank = get(config, "dram.trfcpb") + get(config, "dram.trefipb") +
-                        get(config, "dram.trrefd");
-    if (get(config, "dram.refresh") == 1)
-        warn(warnings, "dram.trfc, dram.trefi: without effect, one bank refreshes at a time\n");
-    else if (one_bank != 0)
-        warn(warnings, "dram.trfcpb, dram.trefipb, dram.trrefd: without effect, all banks refresh "
-                       "together\n");
-    if (get(config, "dram.window") == 1 &&
-        (get(config, "dram.max_row_hits") != 0 || !is_ratio(config, "dram.write_high", 4, 5) ||
-         !is_ratio(config, "dram.write_low", 1, 5)))
-        warn(warnings, "dram.max_row_hits, dram.write_high, dram.write_low: without effect, "
-                       "requests are served in order\n");
+static void tell_dead(void *context, const char *origin, const char *key, const char *why) {
+    warnings_t *warnings = context;
+    const char *class_name = warnings->class_name;
+    warnings->class_name = NULL; /* the place comes first */
+    warn(warnings, "%s: %s%s%s%s: without effect, %s\n", origin, class_name != NULL ? "class " : "",
+         class_name != NULL ? class_name : "", class_name != NULL ? "." : "", key, why);
+    warnings->class_name = class_name;
 }
 
 /* The engines and ports of a class's cores; `config` is its view. */
@@ -381,6 +363,7 @@ static bool check_each_class(const sim_config_t *config, warnings_t *warnings) {
         if (get(view, "matrix.count") > 0) check_matrix(view, warnings);
         has_matrix = has_matrix || get(view, "matrix.count") > 0;
         check_engines(view, warnings);
+        sim_config_tell_effects(config, c, tell_dead, warnings);
     }
     warnings->class_name = NULL;
     return has_matrix;
@@ -392,7 +375,6 @@ int sim_config_self_check(const sim_config_t *config, char *text, size_t text_by
     if (!check_each_class(config, &warnings))
         warn(&warnings, "matrix.*: without effect, no core has a matrix engine\n");
     check_memory(config, &warnings);
-    check_dram(config, &warnings);
     if (strcmp(sim_config_str(config, "host.clock"), "wall") == 0)
         warn(&warnings, "host.clock = wall: simulated times depend on the machine and its load\n");
     return warnings.count;
@@ -417,12 +399,10 @@ static void write_cores(const sim_config_t *config, FILE *stream) {
     if (get(config, "matrix.count") == 0)
         (void)fputs("no array\n", stream);
     else
-        (void)fprintf(stream, "%s %s array of %s x %s x %s\n",
-                      sim_config_text(config, "matrix.count"),
-                      sim_config_text(config, "matrix.dataflow"),
-                      sim_config_text(config, "matrix.rows"),
-                      sim_config_text(config, "matrix.cols"),
-                      sim_config_text(config, "matrix.step"));
+        (void)fprintf(
+            stream, "%s %s array of %s x %s x %s\n", sim_config_text(config, "matrix.count"),
+            sim_config_text(config, "matrix.dataflow"), sim_config_text(config, "matrix.rows"),
+            sim_config_text(config, "matrix.cols"), sim_config_text(config, "matrix.step"));
 }
 
 static void write_memories(const sim_config_t *config, FILE *stream) {

@@ -76,6 +76,11 @@ const sim_key_t *sim_class_nearest(const char *name);
 /* The valid key with the smallest edit distance to section.name. */
 const sim_key_t *sim_schema_nearest(const char *section, const char *name);
 
+/* Tells every key of class `index` that is set but that no unit reads: where, which, why. */
+typedef void (*sim_tell_fn)(void *context, const char *origin, const char *key, const char *why);
+void sim_config_tell_effects(const sim_config_t *config, uint32_t index, sim_tell_fn tell,
+                             void *context);
+
 /* Contradictions that make a configuration wrong (not only odd). */
 void sim_config_check_errors(const sim_config_t *config, const char *origin,
                              sim_problems_t *problems);

@@ -1,5 +1,7 @@
-/* vnpu config explain [PREFIX] | check FILE... | show [NAME], vnpu info [NAME]. */
+/* vnpu config explain [PREFIX] | check FILE... | show [NAME], vnpu info [--quick] [NAME]. */
 #include "tools/tool.h"
+
+#include "sim/sim_probe.h"
 
 #include <argp.h>
 #include <stdlib.h>
@@ -9,12 +11,15 @@ typedef struct config_args {
     const char *words[16];
     int count;
     const char *overrides;
+    bool is_quick;
 } config_args_t;
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
     config_args_t *args = state->input;
     if (key == 'o') {
         args->overrides = arg;
+    } else if (key == 'q') {
+        args->is_quick = true;
     } else if (key == ARGP_KEY_ARG) {
         if (args->count == 16) argp_error(state, "too many arguments");
         args->words[args->count++] = arg;
@@ -39,6 +44,10 @@ static int explain_keys(const sim_key_t *key, size_t count, const char *prefix) 
     }
     return shown;
 }
+
+static const struct argp_option info_options[] = {{"option", 'o', "KEY=VALUE,...", 0, "Override keys", 0},
+                                                  {"quick", 'q', NULL, 0, "Only what follows from the keys: measure nothing", 0},
+                                                  {0}};
 
 static int explain(const char *prefix) {
     size_t count;
@@ -67,17 +76,35 @@ static int check(const char *path, const char *overrides) {
     return 0;
 }
 
-static int show(const char *name, const char *overrides, bool is_info) {
+static sim_status_t print_measured(const sim_config_t *config, sim_error_t *err) {
+    sim_probe_t probe;
+    sim_status_t status = sim_probe_run(config, &probe, err);
+    if (status != SIM_OK) return status;
+    double peak = (double)sim_config_u64(config, "dram.channels") * (double)sim_config_u64(config, "dram.burst_bytes") *
+                  (double)sim_config_u64(config, "dram.clock") / (double)sim_config_u64(config, "dram.burst_cycles");
+    printf("measured  %10.4g GB/s of a 64 MiB stream, %.3g %% of the peak; %.4g GB/s of random reads of 64 bytes\n",
+           (double)probe.stream_bytes_per_s / 1e9, 100.0 * (double)probe.stream_bytes_per_s / peak,
+           (double)probe.random_bytes_per_s / 1e9);
+    return SIM_OK;
+}
+
+static int info(const char *name, const config_args_t *args) {
+    sim_error_t err = {0};
+    sim_config_t *config;
+    if (tool_load_config(name, args->overrides, &config, &err) != SIM_OK) return tool_fail(&err);
+    printf("chip %s\n", sim_config_str(config, "chip.name"));
+    sim_config_write_summary(config, stdout);
+    sim_status_t status = args->is_quick ? SIM_OK : print_measured(config, &err);
+    if (status == SIM_OK) print_warnings(config);
+    sim_config_destroy(config);
+    return status == SIM_OK ? 0 : tool_fail(&err);
+}
+
+static int show(const char *name, const char *overrides) {
     sim_error_t err = {0};
     sim_config_t *config;
     if (tool_load_config(name, overrides, &config, &err) != SIM_OK) return tool_fail(&err);
-    if (is_info) {
-        printf("chip %s\n", sim_config_str(config, "chip.name"));
-        sim_config_write_summary(config, stdout);
-        print_warnings(config);
-    } else {
-        sim_config_write_effective(config, stdout);
-    }
+    sim_config_write_effective(config, stdout);
     sim_config_destroy(config);
     return 0;
 }
@@ -89,7 +116,7 @@ int tool_config(int argc, char **argv) {
     argp_parse(&argp, argc, argv, 0, NULL, &args);
     const char *verb = args.count > 0 ? args.words[0] : "show";
     if (strcmp(verb, "explain") == 0) return explain(args.count > 1 ? args.words[1] : NULL);
-    if (strcmp(verb, "show") == 0) return show(args.count > 1 ? args.words[1] : NULL, args.overrides, false);
+    if (strcmp(verb, "show") == 0) return show(args.count > 1 ? args.words[1] : NULL, args.overrides);
     if (strcmp(verb, "reference") == 0) {
         sim_config_write_reference(stdout);
         return 0;
@@ -104,8 +131,9 @@ int tool_config(int argc, char **argv) {
 }
 
 int tool_info(int argc, char **argv) {
-    static const struct argp argp = {options, parse, "[NAME-OR-PATH]", "What chip a configuration describes.", NULL, NULL, NULL};
+    static const struct argp argp = {info_options, parse, "[NAME-OR-PATH]", "What chip a configuration describes: peaks, ridge points, "
+                                     "memories, measured bandwidth of the DRAM, warnings.", NULL, NULL, NULL};
     config_args_t args = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &args);
-    return show(args.count > 0 ? args.words[0] : NULL, args.overrides, true);
+    return info(args.count > 0 ? args.words[0] : NULL, &args);
 }

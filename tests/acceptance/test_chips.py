@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from chip import ROOT, TIMEOUT_S, clean_env, vnpu
+from chip import ROOT, TIMEOUT_S, clean_env, python, vnpu
 
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.ini"))
 NO_PRODUCT = ("default", "tiny", "systolic-ideal")  # nothing is published of them
@@ -84,4 +84,39 @@ def test_a_product_of_every_type_is_timed_or_refused_by_name(name):
             assert f"has no {dtype} by {dtype}" in reply["refused"]
         else:
             assert reply["macs"] == m**3
-            assert reply["ps"] >= 2 * m**3 / peaks[dtype], "operations over TOPS are picoseconds: no faster than the peak"
+            assert reply["ps"] >= 2 * m**3 / peaks[dtype], (
+                "operations over TOPS are picoseconds: no faster than the peak"
+            )
+
+
+def measured(text: str) -> tuple[float, float, float]:
+    """GB/s of a stream, its share of the peak in %, GB/s of random reads, from the text of `vnpu info`."""
+    match = re.search(
+        r"^measured +([\d.e+]+) GB/s of a 64 MiB stream, ([\d.e+]+) % of the peak; ([\d.e+]+) GB/s", text, re.M
+    )
+    assert match, text
+    return float(match[1]), float(match[2]), float(match[3])
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_the_memory_achieves_is_measured(name):
+    stream, share, random = measured(vnpu("info", name).stdout)
+    assert 0 < random <= stream * 1.001
+    assert 20 < share < 100.1 and stream == pytest.approx(summary(name)["DRAM"] * share / 100, rel=0.01)
+
+
+def test_the_report_has_the_measured_bandwidth():
+    got = python(
+        "x = torch.ones(64, device='vnpu')\nwith torch_vnpu.profile() as p:\n    x + 1\nanswer(dram=p.report['dram'])"
+    )["dram"]
+    stream, _, random = measured(vnpu("info", "default").stdout)
+    assert got["stream_bytes_per_s"] == pytest.approx(stream * 1e9, rel=1e-3)
+    assert got["random_bytes_per_s"] == pytest.approx(random * 1e9, rel=1e-3)
+
+
+def test_a_key_without_effect_is_told_with_its_place(tmp_path):
+    chip = tmp_path / "chip.ini"
+    chip.write_text(f"include = {ROOT / 'configs' / 'default.ini'}\n[dram]\nmax_row_hits = 4\n")
+    told = vnpu("info", "--quick", chip).stderr
+    assert f"{chip}:3: dram.max_row_hits: without effect, dram.window = 1" in told
+    assert "without effect" not in vnpu("info", "--quick", chip, "-o", "dram.window=32").stderr

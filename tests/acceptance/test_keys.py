@@ -93,7 +93,7 @@ class Chip:
     @functools.cache  # noqa: B019 (one object a session)
     def told(self, options: str) -> tuple[int, str, str]:
         """Exit code, summary and warnings of `vnpu info`."""
-        done = vnpu("info", self.name, *(["-o", options] if options else []), check=False)
+        done = vnpu("info", "--quick", self.name, *(["-o", options] if options else []), check=False)
         return done.returncode, done.stdout, done.stderr
 
     def effect(self, key: str) -> str:

@@ -300,6 +300,10 @@ static sim_status_t execute(dev_chip_t *chip, const vnpu_packet_t *packet, const
         done->value[0] = sizeof chip->machine;
         done->value[1] = 19;
         return SIM_OK;
+    case VNPU_PACKET_MEASURE:
+        done->value[0] = FAKE_STREAM_RATE;
+        done->value[1] = FAKE_RANDOM_RATE;
+        return SIM_OK;
     case VNPU_PACKET_NOP:
     case VNPU_PACKET_EVENT_RECORD:
     case VNPU_PACKET_PROFILE_START:

@@ -5,6 +5,8 @@
 #include "device/dev_memory.h"
 
 #define FAKE_DRAM_BYTES    (64u * 1024 * 1024)
+#define FAKE_STREAM_RATE UINT64_C(700000000000)
+#define FAKE_RANDOM_RATE UINT64_C(90000000000)
 #define FAKE_PROFILE_BYTES (1300u * 1024 + 5)
 #define FAKE_DEPTH         64u
 

@@ -80,6 +80,7 @@ Test(driver, bad_arguments_are_refused_without_effect) {
         IS(vnpu_profile_end(0, &blob, NULL), bad);
         IS(vnpu_sim_config_text(0, NULL), bad);
         IS(vnpu_sim_device_pid(0, NULL), bad);
+        IS(vnpu_sim_memory_rate(0, NULL, NULL), bad);
         cr_assert_eq(host_clock(), before, "a refused call took simulated time");
         OK(vnpu_device_synchronize(0));
         OK(vnpu_shutdown());
@@ -385,6 +386,9 @@ Test(driver, tells_about_itself) {
         OK(vnpu_sim_config_text(0, &text));
         cr_assert_str_eq(text, "[chip]\nname = fake\n");
         OK(vnpu_sim_device_pid(0, &pid));
+        uint64_t stream, random;
+        OK(vnpu_sim_memory_rate(0, &stream, &random));
+        cr_assert(stream == FAKE_STREAM_RATE && random == FAKE_RANDOM_RATE);
         cr_assert_eq(pid > 0, t == 0);
         OK(vnpu_shutdown());
     }

@@ -196,6 +196,7 @@ Test(class, the_hash_follows_every_key_of_a_class) {
         if (keys[i].type == SIM_TYPE_STRING || keys[i].type == SIM_TYPE_BOOL) continue;
         char override[200];
         const char *value = keys[i].type == SIM_TYPE_HZ ? "77 MHz" : "3";
+        if (strcmp(keys[i].name, "stream_elems") == 0) value = "3,class vec.matrix.gap_cycles=1";
         if (strcmp(keys[i].name, "request_bytes") == 0) value = "64";
         if (strcmp(keys[i].name, "outstanding_bytes") == 0) value = "2 KiB";
         if (strcmp(keys[i].section, "sram") == 0 || strcmp(keys[i].section, "acc") == 0)

@@ -158,6 +158,14 @@ std::string config_text() {
     return text;
 }
 
+// Bytes per second: a stream, random reads.
+std::pair<uint64_t, uint64_t> memory_rate() {
+    ensure_device();
+    uint64_t stream = 0, random = 0;
+    check(vnpu_sim_memory_rate(0, &stream, &random), "measuring the memory");
+    return {stream, random};
+}
+
 uint64_t host_clock_ps() {
     ensure_device();
     uint64_t ps = 0;
@@ -208,6 +216,7 @@ PYBIND11_MODULE(_C, m) {
     m.def("_profile_end", &end_profile);
     m.def("_set_module_path", &set_module_path);
     m.def("_config_text", &config_text, NoGil());
+    m.def("_memory_rate", &memory_rate, NoGil());
     m.def("_machine", &machine_dict);
     m.def("_host_clock_ps", &host_clock_ps, NoGil());
     m.def("_device_pid", &device_pid, NoGil());

@@ -63,7 +63,14 @@ class profile:
             wall_s = time.perf_counter() - self._started
             blob, self._ops = _C._profile_end()
             self._report, self._profile = report_module.build(
-                blob, self._ops, _C._machine(), _C._config_text(), wall_s, title=self._title, kernels=self._kernels
+                blob,
+                self._ops,
+                _C._machine(),
+                _C._config_text(),
+                wall_s,
+                title=self._title,
+                kernels=self._kernels,
+                memory_rate=_C._memory_rate(),
             )
         except Exception as failure:
             if error is None:

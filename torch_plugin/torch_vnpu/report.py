@@ -171,6 +171,7 @@ def build(
     *,
     title: str = "",
     kernels: bool = False,
+    memory_rate: tuple[int, int] | None = None,
     env: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], Profile]:
     """The report and the parsed profile (traces are made from it).
@@ -181,6 +182,7 @@ def build(
     machine, config_text : `_C._machine()`, `_C._config_text()`.
     wall_s : seconds of wall time inside the profile.
     kernels : add one row per launch.
+    memory_rate : bytes per second of a stream and of random reads, measured on the chip (`_C._memory_rate()`).
     """
     profile = profile_blob.parse(blob)
     peaks = peaks_of(machine)
@@ -189,6 +191,7 @@ def build(
     ops = report_ops.collect(profile, tuples)
     table = report_ops.op_table(ops, profile.total_ps, peaks)
     dram = _dram(profile, peaks)
+    dram["stream_bytes_per_s"], dram["random_bytes_per_s"] = memory_rate or (None, None)
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "title": title,

@@ -16,6 +16,9 @@ def _summary(report: dict[str, Any], console: Console) -> None:
     cycles = time["simulated_ps"] * time["core_clock_hz"] / 1e12
     slowdown = f"   slowdown {time['slowdown']:,.0f}x" if time["slowdown"] else ""
     env = report["environment"]
+    dram = report["dram"]
+    rate = dram["stream_bytes_per_s"]
+    stream = f", a long read reaches {si_text(rate, 'B/s')}" if rate else ""
     lines = [
         ("chip", f"{report['config']['name']}   vnpu {env.get('vnpu', '?')}   torch {env.get('torch', '?')}"),
         ("time", f"simulated {time_text(time['simulated_ps'])} ({si_text(cycles, 'cycles')} at "
@@ -26,8 +29,8 @@ def _summary(report: dict[str, Any], console: Console) -> None:
                 f"{percent_text(use['vector'])}   array fill {percent_text(use['array_fill'])}"),
         ("cover", f"operators native {cover['native']}, fallen back to the host {cover['fallback']}"),
         ("memory", f"peak {bytes_text(report['memory']['peak_bytes'])} of {bytes_text(report['memory']['capacity_bytes'])}"),
-        ("dram", f"read {bytes_text(report['dram']['read_bytes'])}, written {bytes_text(report['dram']['written_bytes'])}, "
-                 f"{si_text(report['dram']['achieved_bytes_per_s'], 'B/s')} of {si_text(report['dram']['peak_bytes_per_s'], 'B/s')}"),
+        ("dram", f"read {bytes_text(dram['read_bytes'])}, written {bytes_text(dram['written_bytes'])}, "
+                 f"{si_text(dram['achieved_bytes_per_s'], 'B/s')} of {si_text(dram['peak_bytes_per_s'], 'B/s')}{stream}"),
     ]  # fmt: skip
     for name, text in lines:
         console.print(f"[bold]{name:<7}[/bold] {text}", highlight=False)
