@@ -46,6 +46,11 @@ FITTED: dict[str, list[Key]] = {
         Key("core.instance_cycles", "", "start of a program on the grid"),
         Key("sram.word_bytes", "B", "rate at which the unpackers take tiles from L1"),
     ],
+    "trainium2-like": [
+        Key("dma.descriptor_cycles", "", "from one transfer of a ring to the next"),
+        Key("dma.run_cycles", "", "a row of a transfer, dealt to sixteen engines"),
+        Key("cmd.launch_gap", "ns", "a kernel through the runtime, start and end"),
+    ],
     "gemmini-16": [
         Key("core.issue_cycles", "", "from one command to the next"),
         Key("matrix.min_stream_cycles", "", "from one pair of preload and compute commands to the next"),
