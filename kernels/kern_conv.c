@@ -4,6 +4,7 @@
 #include "kernels/kern_cost.h"
 #include "kernels/kern_gemm_plan.h"
 #include "kernels/kern_internal.h"
+#include "kernels/kern_profile.h"
 #include "kernels/kern_slide.h"
 
 #define KERN_CONV_MEASURED_MACS 4e6 /* below, a launch is set-up more than product */
@@ -395,6 +396,7 @@ static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
                                .bias_dtype = call->bias.address ? call->bias.dtype : VNPU_DTYPE_NONE,
                                .has_bias = call->bias.address != 0,
                                .activation = call->activation};
+    shape.keeps_rows = context->machine.dma_keeps_rows;
     shape.is_direct = context->machine.dma_accumulator_bytes_per_cycle > 0 && !shape.has_bias &&
                       call->activation == KERN_ACT_NONE;
     read_sizes(call, &shape);
@@ -403,7 +405,8 @@ static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
     if (is_slide(&context->machine, &shape, &slide))
         return kern_slide(context, stream, &slide, "depthwise");
     skip_elements(&shape);
-    flatten(&shape);
+    /* A compiler's rule counts rows and columns. */
+    if (kern_profile_of(&context->machine)->plan_conv == NULL) flatten(&shape);
     operands_t at = {call->out.address, call->in.address, call->weight.address, call->bias.address};
     return run(context, stream, &shape, &at);
 }

@@ -31,6 +31,12 @@ static vnpu_dtype_t acc_dtype(const kern_conv_shape_t *shape) {
     return kern_dtype_is_float(shape->in_dtype) ? VNPU_F32 : VNPU_I32;
 }
 
+static void rotate(const coder_t *c, vnpu_ap_t *ap, uint8_t level, uint32_t buffers,
+                   uint64_t elems) {
+    kern_ap_rotate(ap, level, buffers, elems);
+    if (c->plan->rotates_nest) kern_ap_rotate_nest(ap, 0);
+}
+
 /* ---- layouts of tiles ---- */
 
 static void lay_out_image(coder_t *c) {
@@ -190,6 +196,8 @@ bool kern_conv_is_expressible(const kern_conv_shape_t *shape, const kern_conv_pl
 static vnpu_insn_t *load_image(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
     kern_move_t move = {.arg = c->arg_in,
+                        .rotates_nest = c->plan->rotates_nest,
+                        .keeps_rows = c->shape->keeps_rows,
                         .far_dtype = shape->in_dtype,
                         .near_dtype = shape->in_dtype,
                         .sram = c->sram_in,
@@ -230,6 +238,8 @@ static uint32_t weight_buffers(const kern_conv_plan_t *plan) {
 static vnpu_insn_t *load_weights(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
     kern_move_t move = {.arg = c->arg_weight,
+                        .rotates_nest = c->plan->rotates_nest,
+                        .keeps_rows = c->shape->keeps_rows,
                         .far_dtype = shape->weight_dtype,
                         .near_dtype = shape->weight_dtype,
                         .sram = c->sram_weight,
@@ -251,6 +261,8 @@ static vnpu_insn_t *load_weights(const coder_t *c) {
 static vnpu_insn_t *load_bias(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
     kern_move_t move = {.arg = c->arg_bias,
+                        .rotates_nest = c->plan->rotates_nest,
+                        .keeps_rows = c->shape->keeps_rows,
                         .far_dtype = shape->bias_dtype,
                         .near_dtype = shape->bias_dtype,
                         .sram = c->sram_bias,
@@ -270,6 +282,8 @@ static kern_queue_t consumer_of(const coder_t *c) {
 static vnpu_insn_t *store_out(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
     kern_move_t move = {.arg = c->arg_out,
+                        .rotates_nest = c->plan->rotates_nest,
+                        .keeps_rows = c->shape->keeps_rows,
                         .far_dtype = shape->out_dtype,
                         .near_dtype = shape->out_dtype,
                         .sram = c->sram_out,
@@ -302,11 +316,11 @@ static void emit_mm(const coder_t *c) {
                                 weights.count, false);
     vnpu_ap_t d =
         kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, result.term, result.count, false);
-    kern_ap_rotate(&a, plan->a_level, plan->a_buffers, kern_move_padded(c->image_elems, shape->in_dtype));
-    kern_ap_rotate(&w, weight_level(c), weight_buffers(plan),
+    rotate(c, &a, plan->a_level, plan->a_buffers, kern_move_padded(c->image_elems, shape->in_dtype));
+    rotate(c, &w, weight_level(c), weight_buffers(plan),
                    kern_move_padded(c->weight_elems, shape->weight_dtype));
     walk_panel(c, &w);
-    kern_ap_rotate(&d, plan->tile_level, plan->tile_buffers, kern_move_padded(c->tile_elems, VNPU_F32));
+    rotate(c, &d, plan->tile_level, plan->tile_buffers, kern_move_padded(c->tile_elems, VNPU_F32));
     vnpu_insn_t *insn = kern_emit(c->builder, KERN_MATRIX, VNPU_OP_MM);
     insn->func = (uint8_t)(k_dims(c) - 1);
     insn->dst = kern_ap(c->builder, &d);
@@ -331,12 +345,12 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
     switch (place) {
     case PLACE_ACC:
         ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, list.term, list.count, false);
-        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers, kern_move_padded(c->tile_elems, VNPU_F32));
+        rotate(c, &ap, plan->tile_level, plan->tile_buffers, kern_move_padded(c->tile_elems, VNPU_F32));
         break;
     case PLACE_OUT:
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->out_dtype, c->sram_out, list.term, list.count,
                            false);
-        kern_ap_rotate(&ap, plan->tile_level, plan->tile_buffers,
+        rotate(c, &ap, plan->tile_level, plan->tile_buffers,
                        kern_move_padded(c->tile_elems, shape->out_dtype));
         break;
     case PLACE_BIAS:
@@ -344,7 +358,7 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
             list.term[i].stride = list.term[i].axis == axis_of(c, CONV_N);
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->bias_dtype, c->sram_bias, list.term, list.count,
                            false);
-        kern_ap_rotate(&ap, plan->panel_level, plan->panel_buffers,
+        rotate(c, &ap, plan->panel_level, plan->panel_buffers,
                        kern_move_padded(axis_of(c, CONV_N)->tile, shape->bias_dtype));
         break;
     case PLACE_TEMP:

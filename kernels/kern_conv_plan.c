@@ -2,6 +2,7 @@
 
 #include "kernels/kern_cost.h"
 #include "kernels/kern_internal.h"
+#include "kernels/kern_profile.h"
 
 #define MAX_PARTS       16u
 #define MAX_SPANS       40u
@@ -113,7 +114,8 @@ static bool set_loops(kern_conv_plan_t *plan, uint32_t a_buffers, uint32_t panel
         if (x == panel) round = panel_buffers;
         if (x == tile && round < 2) round = 2;
         if (x == inner && round < a_buffers) round = a_buffers; /* 2 or 4: multiples of 2 */
-        if (depth > 0) axis->trips = (uint32_t)kern_ceil_div(axis->trips, round) * round;
+        if (depth > 0 && !plan->rotates_nest)
+            axis->trips = (uint32_t)kern_ceil_div(axis->trips, round) * round;
         axis->level = (uint8_t)depth++;
         if (x == inner) plan->a_level = axis->level;
         if (x == tile) plan->tile_level = axis->level;
@@ -458,10 +460,11 @@ static void consider_dealing(search_t *search, dealing_t d) {
     }
 }
 
-uint32_t kern_conv_rank(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
-                        kern_conv_plan_t *out_plans, uint32_t most) {
+static uint32_t rank(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                     kern_conv_plan_t *out_plans, uint32_t most) {
     static const uint32_t along[4] = {CONV_G, CONV_B, CONV_H, CONV_W};
     search_t search = {.machine = machine, .shape = shape, .best = out_plans, .most = most};
+    if (most == 0) return 0;
     for (uint32_t grid1 = 1; grid1 <= machine->workers; grid1++) {
         uint32_t grid0 = machine->workers / grid1;
         if (grid0 * grid1 != machine->workers && grid0 != 1) continue;
@@ -478,4 +481,26 @@ uint32_t kern_conv_rank(const vnpu_machine_t *machine, const kern_conv_shape_t *
     if (search.count == 0)
         consider_dealing(&search, (dealing_t){CONV_G, groups, CONV_B, images});
     return search.count;
+}
+
+uint32_t kern_conv_rank(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                        kern_conv_plan_t *out_plans, uint32_t most) {
+    const kern_profile_t *profile = kern_profile_of(machine);
+    uint32_t first = profile->plan_conv && profile->plan_conv(machine, shape, out_plans);
+    return first + rank(machine, shape, out_plans + first, most - first);
+}
+
+/* ---- rules ---- */
+
+bool kern_conv_finish(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                      const kern_conv_rule_t *rule, kern_conv_plan_t *out_plan) {
+    kern_conv_plan_t plan = {
+        .grid = {1, 1}, .is_panel = rule->is_panel, .rotates_nest = rule->rotates_nest};
+    for (uint32_t x = 0; x < CONV_AXES; x++)
+        plan.axis[x] = kern_axis_make(shape->size[x], rule->tile[x]);
+    if (!set_loops(&plan, rule->stream_buffers, rule->panel_buffers)) return false;
+    if (!fits(machine, shape, &plan) || !kern_conv_is_expressible(shape, &plan)) return false;
+    plan.cycles = cost_of(machine, shape, &plan);
+    *out_plan = plan;
+    return true;
 }

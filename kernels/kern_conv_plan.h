@@ -32,6 +32,7 @@ typedef struct kern_conv_shape {
     int64_t bias[CONV_AXES];
     vnpu_dtype_t in_dtype, weight_dtype, out_dtype, bias_dtype;
     bool has_bias;
+    bool keeps_rows; /* transfers have the rows of the tile, also where these follow each other */
     bool is_direct; /* results go from the accumulator to DRAM, without the vector unit */
     kern_activation_t activation;
 } kern_conv_shape_t;
@@ -42,8 +43,20 @@ typedef struct kern_conv_plan {
     bool is_panel;
     uint32_t a_buffers, panel_buffers, tile_buffers;
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */
+    bool rotates_nest; /* buffers turn with the iterations of all loops: no empty rounds */
     uint64_t cycles;                          /* what the closed form says */
 } kern_conv_plan_t;
+
+/* What a compiler's rule says of a plan, on one core; kern_conv_finish derives the rest. */
+typedef struct kern_conv_rule {
+    int64_t tile[CONV_AXES]; /* elements; more than there are means all */
+    bool is_panel;
+    uint32_t stream_buffers, panel_buffers; /* of the image; of weights that are kept */
+    bool rotates_nest;
+} kern_conv_rule_t;
+/* False: the plan does not fit the memories, or has more loops and dimensions than the hardware. */
+bool kern_conv_finish(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                      const kern_conv_rule_t *rule, kern_conv_plan_t *out_plan);
 
 /* The result's columns, not its channels, are its contiguous direction. */
 bool kern_conv_is_turned(const kern_conv_shape_t *shape);
@@ -60,7 +73,8 @@ int64_t kern_conv_positions(const kern_conv_shape_t *shape);
 bool kern_conv_needs_temp(const kern_conv_shape_t *shape);
 
 /* Pure function of machine and shape (sizes >= 1): the best `most` plans that differ in more than
- * numbers of buffers, cheapest first. Returns how many there are; 0: not even the smallest tile fits. */
+ * numbers of buffers, cheapest first; where the machine's profile has a rule (kern_profile.h), its
+ * plan comes before them. Returns how many there are; 0: not even the smallest tile fits. */
 uint32_t kern_conv_rank(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                         kern_conv_plan_t *out_plans, uint32_t most);
 /* The program of a plan (kern_conv_code.c). */

@@ -23,6 +23,8 @@ typedef struct kern_move {
     uint8_t level;     /* loop that turns the buffers */
     uint32_t buffers;  /* 1: none */
     uint64_t elems;    /* of one buffer */
+    bool rotates_nest; /* buffers turn with the iterations of all loops, not of `level` alone */
+    bool keeps_rows;   /* dimensions stay apart, also where they follow each other */
     uint32_t value[2]; /* where windows lie outside: imm of VNPU_F_PAD */
     uint32_t count;
     kern_move_dim_t dim[KERN_MOVE_DIMS];

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "kernels/kern_conv_plan.h"
 #include "kernels/kern_gemm_plan.h"
 
 typedef struct kern_profile {
@@ -18,6 +19,9 @@ typedef struct kern_profile {
      * the search always. */
     bool (*plan_gemm)(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       kern_gemm_plan_t *out_plan);
+    /* The same of a convolution, by kern_conv_finish. */
+    bool (*plan_conv)(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                      kern_conv_plan_t *out_plan);
     bool has_trials;     /* the simulator decides between close tilings (kern_plan.h) */
     bool splits_softmax; /* no fusion across a reduction: four kernels, six passes */
 } kern_profile_t;
@@ -29,6 +33,8 @@ bool kern_profile_ttnn_gemm(const vnpu_machine_t *machine, const kern_gemm_shape
                             kern_gemm_plan_t *out_plan);
 bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                                kern_gemm_plan_t *out_plan);
+bool kern_profile_gemmini_conv(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                               kern_conv_plan_t *out_plan);
 
 /* softmax or log-softmax, not empty, as maximum | exponential | sum | quotient. Operands as in
  * kern_softmax, at least one dimension. Scratch: two values a row; log-softmax also one tensor. */

@@ -8,6 +8,11 @@
  * after the other. Tiles begin near a square, the side what the accumulator holds, the depth what a
  * half of the scratchpad's share holds, and grow one block at a time, J, I, K in turn, while they
  * fit and there is more of the operand. Whole blocks are multiplied.
+ *
+ * A convolution (tiled_conv_auto) begins with all of it as one tile and takes from the longest of
+ * rows, columns, output channels, kernel and input channels, one, or a block of channels, at a time
+ * until it fits; columns down to a block are left alone while there are rows. Then columns, and at
+ * last every dimension in turn, grow back while they fit.
  */
 #include "kernels/kern_cost.h"
 #include "kernels/kern_profile.h"
@@ -84,4 +89,86 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                              .row_block = (uint32_t)block,
                              .rotates_nest = true};
     return kern_gemm_finish(machine, shape, &rule, out_plan);
+}
+
+/* ---- convolutions ---- */
+
+enum { ROWS = 0, COLS, OUT, IN, SIDES };
+
+static uint64_t blocks(uint64_t elems, uint64_t block) {
+    return kern_ceil_div(elems, block);
+}
+
+/* Rows of scratchpad and accumulator, as wide as the array, that a tile takes. */
+static bool conv_fits(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                      const uint64_t side[SIDES]) {
+    uint64_t block = machine->matrix_rows, positions = 1, pixels = 1;
+    for (int s = 0; s < 2; s++) {
+        uint64_t reach = (uint64_t)((shape->kernel[s] - 1) * shape->dilation[s] + 1);
+        pixels *= side[s] * (uint64_t)shape->stride[s] + reach - 1;
+        positions *= (uint64_t)shape->kernel[s];
+    }
+    uint64_t image = blocks(side[IN], block) * pixels,
+             weights = blocks(side[OUT], block) * positions * side[IN],
+             results = blocks(side[OUT], block) * side[ROWS] * side[COLS];
+    return (image + weights) * block <= machine->sram_bytes / 2 &&
+           results * block * 4 <= machine->acc_bytes / 2;
+}
+
+static void shrink(const vnpu_machine_t *machine, uint64_t side[SIDES]) {
+    uint64_t block = machine->matrix_rows;
+    int longest = -1;
+    for (int s = 0; s < SIDES; s++) {
+        bool is_kept = s == COLS && side[COLS] <= block && side[ROWS] > 1;
+        if (!is_kept && (longest < 0 || side[s] > side[longest])) longest = s;
+    }
+    uint64_t *most = &side[longest];
+    if (longest == ROWS || longest == COLS) {
+        --*most;
+    } else if (*most % block != 0) {
+        *most = *most / block * block;
+    } else {
+        *most -= block;
+    }
+    if (*most == 0) *most = 1;
+}
+
+/* One more along a dimension, if there is more and it fits. */
+static bool grow(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                 uint64_t side[SIDES], const uint64_t all[SIDES], int s) {
+    if (side[s] >= all[s]) return false;
+    side[s]++;
+    if (conv_fits(machine, shape, side)) return true;
+    side[s]--;
+    return false;
+}
+
+bool kern_profile_gemmini_conv(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                               kern_conv_plan_t *out_plan) {
+    const int64_t *size = shape->size;
+    const uint64_t all[SIDES] = {(uint64_t)size[CONV_H], (uint64_t)size[CONV_W],
+                                 (uint64_t)size[CONV_N], (uint64_t)size[CONV_C]};
+    uint64_t side[SIDES] = {all[ROWS], all[COLS], all[OUT], all[IN]};
+    const uint64_t smallest = SIDES;
+    while (!conv_fits(machine, shape, side)) {
+        if (side[ROWS] + side[COLS] + side[OUT] + side[IN] == smallest) return false;
+        shrink(machine, side);
+    }
+    while (grow(machine, shape, side, all, COLS)) {
+    }
+    for (bool has_grown = true; has_grown;) {
+        has_grown = false;
+        for (int s = 0; s < SIDES; s++)
+            has_grown = grow(machine, shape, side, all, s) || has_grown;
+    }
+    kern_conv_rule_t rule = {.tile = {[CONV_G] = 1,
+                                      [CONV_N] = (int64_t)side[OUT],
+                                      [CONV_B] = 1,
+                                      [CONV_H] = (int64_t)side[ROWS],
+                                      [CONV_W] = (int64_t)side[COLS],
+                                      [CONV_C] = (int64_t)side[IN]},
+                             .stream_buffers = 2,
+                             .panel_buffers = 1,
+                             .rotates_nest = true};
+    return kern_conv_finish(machine, shape, &rule, out_plan);
 }

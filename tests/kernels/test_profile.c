@@ -217,6 +217,89 @@ Test(profile, gemmini_products_have_the_right_values, .timeout = 60) {
     }
 }
 
+/* Tiles that follow from the memory traffic of the RTL's convolutions. */
+Test(profile, gemmini_shrinks_a_convolution_until_it_fits) {
+    static const struct {
+        int64_t side, in, out, kernel, pad;
+        uint32_t tile[4]; /* rows, columns, output and input channels */
+    } cases[] = {
+        {56, 64, 64, 3, 1, {22, 23, 16, 64}},   {56, 64, 64, 1, 0, {22, 23, 16, 64}},
+        {56, 256, 64, 1, 0, {22, 23, 16, 240}}, {14, 256, 256, 3, 1, {14, 14, 32, 240}},
+        {7, 512, 512, 3, 1, {7, 7, 112, 119}},  {14, 1024, 256, 1, 0, {14, 14, 32, 568}},
+        {27, 96, 256, 5, 2, {22, 23, 16, 96}},
+    };
+    vnpu_machine_t machine = gemmini(0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t side = cases[i].side, in = cases[i].in, out = cases[i].out, k = cases[i].kernel;
+        kern_conv_shape_t shape = {
+            .size = {1, out, 1, side, side, in},
+            .in_size = {side, side},
+            .kernel = {k, k},
+            .stride = {1, 1},
+            .dilation = {1, 1},
+            .pad = {cases[i].pad, cases[i].pad},
+            .in = {[CONV_H] = side * in, [CONV_W] = in, [CONV_C] = 1},
+            .out = {[CONV_N] = 1, [CONV_H] = side * out, [CONV_W] = out},
+            .weight = {[CONV_N] = 1, [CONV_C] = out},
+            .weight_kernel = {k * in * out, in * out},
+            .in_dtype = VNPU_I8,
+            .weight_dtype = VNPU_I8,
+            .out_dtype = VNPU_I8,
+            .is_direct = true};
+        static const uint32_t axis[4] = {CONV_H, CONV_W, CONV_N, CONV_C};
+        kern_conv_plan_t plan;
+        cr_assert_eq(kern_conv_rank(&machine, &shape, &plan, 1), 1, "case %zu", i);
+        for (int x = 0; x < 4; x++) {
+            cr_assert_eq(plan.axis[axis[x]].tile, cases[i].tile[x], "case %zu, axis %d: %u", i, x,
+                         plan.axis[axis[x]].tile);
+            cr_assert_eq(plan.axis[axis[x]].trips, plan.axis[axis[x]].tiles);
+        }
+        cr_assert_not(plan.is_panel);
+    }
+}
+
+Test(profile, gemmini_convolutions_have_the_right_values, .timeout = 60) {
+    static const struct {
+        int64_t side, in, out, kernel;
+        uint32_t stride, pad;
+    } cases[] = {
+        {7, 5, 20, 3, 1, 1}, {12, 33, 40, 1, 1, 0}, {11, 3, 17, 5, 2, 2}, {9, 40, 33, 3, 1, 1}};
+    for (int chaos = 0; chaos < 2; chaos++) {
+        shim_open("gemmini-16", "mapping.profile=gemmini-like,sram.bytes=8 KiB,acc.bytes=4 KiB",
+                  chaos ? DEV_EXEC_CHAOS : DEV_EXEC_VALUES, 3);
+        kern_context_t *context = NULL;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            int64_t side = cases[i].side, in = cases[i].in, out = cases[i].out, k = cases[i].kernel;
+            int64_t result = (side + 2 * cases[i].pad - k) / cases[i].stride + 1;
+            kern_conv_t call = {.stride = {cases[i].stride, cases[i].stride},
+                                .dilation = {1, 1},
+                                .pad = {cases[i].pad, cases[i].pad},
+                                .groups = 1};
+            static const uint32_t nhwc[4] = {0, 2, 3, 1}, hwio[4] = {2, 3, 1, 0};
+            call.in = test_permuted(VNPU_I8, 4, (int64_t[]){1, in, side, side}, nhwc);
+            call.weight = test_permuted(VNPU_I8, 4, (int64_t[]){out, in, k, k}, hwio);
+            call.out = test_permuted(VNPU_I32, 4, (int64_t[]){1, out, result, result}, nhwc);
+            test_fill(&call.in, -128, 127), test_fill(&call.weight, -128, 127);
+            test_ok(context, kern_conv(context, 0, &call), "convolution");
+            for (int64_t e = 0; e < out * result * result; e++) {
+                int64_t o = e / result / result, y = e / result % result, x = e % result, sum = 0;
+                for (int64_t j = 0; j < in * k * k; j++) {
+                    int64_t c = j / k / k, row = y * cases[i].stride + j / k % k - cases[i].pad,
+                            col = x * cases[i].stride + j % k - cases[i].pad;
+                    if (row < 0 || col < 0 || row >= side || col >= side) continue;
+                    sum += test_get_int(&call.in, (c * side + row) * side + col) *
+                           test_get_int(&call.weight, o * in * k * k + j);
+                }
+                cr_assert_eq(test_get_int(&call.out, e), sum, "case %zu, element %lld", i,
+                             (long long)e);
+            }
+            test_release(&call.in), test_release(&call.weight), test_release(&call.out);
+        }
+        test_close(context);
+    }
+}
+
 Test(profile, rows_of_the_table) {
     vnpu_machine_t machine = {.mapping_profile = VNPU_PROFILE_BEST};
     cr_assert_str_eq(kern_profile_of(&machine)->name, "best");
