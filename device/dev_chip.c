@@ -14,16 +14,6 @@ void chip_fail(chip_client_t *client, vnpu_completion_t *completion, sim_status_
     if (is_sticky && client->sticky.status == SIM_OK) client->sticky = client->last_error;
 }
 
-uint64_t chip_start_ps(dev_chip_t *chip, const vnpu_packet_t *packet) {
-    const dev_machine_t *machine = &chip->machine;
-    uint64_t *decoded = &chip->decoded_ps[packet->stream % machine->hardware_queues];
-    uint64_t fetch = packet->host_clock_ps + machine->doorbell_ps;
-    if (*decoded > fetch) fetch = *decoded;
-    *decoded = fetch + machine->fetch_ps + machine->decode_ps;
-    uint64_t drained = chip->drain_ps + machine->launch_gap_ps;
-    return drained > *decoded ? drained : *decoded;
-}
-
 /* --- clients -------------------------------------------------------------------------------------------------------- */
 
 sim_status_t dev_chip_client_open(dev_chip_t *chip, uint32_t *out_client) {
@@ -42,6 +32,8 @@ sim_status_t dev_chip_client_open(dev_chip_t *chip, uint32_t *out_client) {
 void dev_chip_client_close(dev_chip_t *chip, uint32_t id) {
     if (id == 0 || id > DEV_MAX_CLIENTS || !chip->client[id - 1].is_open) return;
     chip_client_t *client = &chip->client[id - 1];
+    chip_close_times(chip);
+    chip_forget_client(chip, id);
     dev_memory_free_owner(chip->memory, id);
     for (uint32_t m = 0; m < client->num_modules; m++) dev_program_destroy(client->module[m].program);
     free(client->module);
@@ -74,6 +66,7 @@ static sim_status_t chip_parts(dev_chip_t *chip, sim_error_t *err) {
     if (status != SIM_OK) return status;
     if (chip->options.mode != DEV_MODE_FUNCTIONAL) {
         status = dev_timing_create(&chip->machine, chip->config, &chip->timing, err);
+        if (status == SIM_OK) status = chip_walk_create(chip);
         if (status != SIM_OK) return status;
     }
     status = dev_reuse_create(&chip->reuse);
@@ -102,6 +95,7 @@ sim_status_t dev_chip_create(const sim_config_t *config, const dev_chip_options_
 void dev_chip_destroy(dev_chip_t *chip) {
     if (chip == NULL) return;
     for (uint32_t id = 1; id <= DEV_MAX_CLIENTS; id++) dev_chip_client_close(chip, id);
+    chip_time_fini(chip);
     if (chip->dump_log != NULL) fclose(chip->dump_log);
     dev_reuse_destroy(chip->reuse);
     dev_timing_destroy(chip->timing);
@@ -213,12 +207,6 @@ static void chip_blob_read(dev_chip_t *chip, chip_client_t *client, const vnpu_p
     memcpy(payload, (const uint8_t *)data + offset, bytes);
 }
 
-static void chip_event(dev_chip_t *chip, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
-    const dev_machine_t *machine = &chip->machine;
-    uint64_t seen = packet->host_clock_ps + machine->doorbell_ps + machine->fetch_ps + machine->decode_ps;
-    completion->start_ps = completion->end_ps = chip->drain_ps > seen ? chip->drain_ps : seen;
-}
-
 /* Work that a sticky error stops. Queries, frees and resets go on. */
 static bool is_work(vnpu_packet_type_t type) {
     switch (type) {
@@ -243,7 +231,8 @@ static void execute(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t
     case VNPU_PACKET_MODULE_LOAD: chip_module_load(chip, client, packet, payload_in, completion); break;
     case VNPU_PACKET_MODULE_UNLOAD: chip_module_unload(client, packet, completion); break;
     case VNPU_PACKET_EVENT_RECORD:
-    case VNPU_PACKET_EVENT_WAIT: chip_event(chip, packet, completion); break;
+    case VNPU_PACKET_EVENT_WAIT: chip_event(chip, client, packet, completion); break;
+    case VNPU_PACKET_TIME: chip_time(chip, client, packet, completion); break;
     case VNPU_PACKET_MEM_INFO:
         dev_memory_info(chip->memory, &completion->value[0], &completion->value[1], &completion->value[2]);
         break;

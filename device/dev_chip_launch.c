@@ -64,7 +64,7 @@ static sim_status_t launch_from_packet(const dev_chip_t *chip, const chip_client
     return choose_cores(chip, client->module[kernel->module - 1].program, kernel, launch, err);
 }
 
-static dev_place_options_t place_options(const dev_chip_t *chip, uint64_t rows_hash) {
+dev_place_options_t chip_place_options(const dev_chip_t *chip, uint64_t rows_hash) {
     return (dev_place_options_t){.is_physical = chip->machine.placement_physical,
                                  .config_hash = chip->machine.config_hash,
                                  .rows_hash = rows_hash};
@@ -90,38 +90,16 @@ static sim_status_t store_record(dev_chip_t *chip, const dev_record_t *found, de
     return dev_reuse_add(chip->reuse, fresh, out_record);
 }
 
-static sim_status_t time_launch(dev_chip_t *chip, chip_client_t *client, const dev_launch_t *launch, const dev_exec_t *rows,
-                                const dev_record_t **out_record, bool *out_reused, sim_error_t *err) {
-    *out_record = NULL;
-    *out_reused = false;
-    dev_place_options_t options = place_options(chip, rows == NULL ? 0 : dev_exec_rows_hash(rows));
-    dev_placement_t placement;
-    dev_place(launch, &options, &placement);
-    bool wants_slices = client->is_profiling && client->with_slices;
+sim_status_t chip_time_alone(dev_chip_t *chip, const dev_job_t *job, const dev_record_t **out_record, bool *out_reused,
+                             sim_error_t *err) {
     const dev_record_t *found = NULL;
-    if (chip->options.reuse != DEV_REUSE_OFF) found = dev_reuse_find(chip->reuse, placement.key);
-    if (found != NULL && chip->options.reuse == DEV_REUSE_ON && !(wants_slices && found->slice == NULL)) {
-        *out_record = found;
-        *out_reused = true;
-        return SIM_OK;
-    }
-    dev_record_t fresh;
-    sim_status_t status = dev_timing_run(chip->timing, launch, &placement, rows, wants_slices, &fresh, err);
-    if (status != SIM_OK) return status;
+    if (chip->options.reuse != DEV_REUSE_OFF) found = dev_reuse_find(chip->reuse, job->placement->key);
+    *out_record = found;
     *out_reused = found != NULL;
-    return store_record(chip, found, &fresh, out_record);
-}
-
-/* Records of a run without reuse live only as long as a profile may show them. */
-static void drop_unprofiled(dev_chip_t *chip, const chip_client_t *client) {
-    if (chip->options.reuse == DEV_REUSE_OFF && !client->is_profiling) dev_reuse_drop_kept(chip->reuse);
-}
-
-static void finish(dev_chip_t *chip, const vnpu_packet_t *packet, uint64_t duration_ps, vnpu_completion_t *completion) {
-    if (chip->timing == NULL) return; /* functional: no time passes on the chip */
-    completion->start_ps = chip_start_ps(chip, packet);
-    chip->drain_ps = completion->start_ps + duration_ps;
-    completion->end_ps = chip->drain_ps + chip->machine.completion_ps;
+    if (found != NULL && chip->options.reuse == DEV_REUSE_ON && !(job->with_slices && found->slice == NULL)) return SIM_OK;
+    dev_record_t fresh;
+    sim_status_t status = dev_timing_run(chip->timing, job, &fresh, err);
+    return status == SIM_OK ? store_record(chip, found, &fresh, out_record) : status;
 }
 
 void chip_kernel(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
@@ -134,18 +112,20 @@ void chip_kernel(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *p
     }
     if (chip->dump_log != NULL) chip_dump_launch(chip, &client->module[packet->u.kernel.module - 1], &launch, packet);
     status = dev_exec_run(chip->exec, client->id, &launch, &err);
-    const dev_record_t *record = NULL;
-    bool is_reused = false;
-    if (status == SIM_OK && chip->timing != NULL) {
-        status = time_launch(chip, client, &launch, chip->exec, &record, &is_reused, &err);
-    }
     if (status != SIM_OK) {
         chip_fail(client, completion, status, &err);
         return;
     }
-    finish(chip, packet, record == NULL ? 0 : record->duration_ticks * SIM_TICK_PS, completion);
-    chip_profile_add(client, packet, completion, VNPU_LAUNCH_KERNEL, 0, record, is_reused);
-    drop_unprofiled(chip, client);
+    if (chip->timing == NULL) { /* functional: no time passes on the chip */
+        (void)chip_profile_add(client, packet, VNPU_LAUNCH_KERNEL, 0);
+        return;
+    }
+    chip_node_t *node = chip_node_new(chip, client, packet, CHIP_KERNEL);
+    node->launch = launch;
+    node->launch.program = dev_program_retain(launch.program);
+    node->rows_hash = dev_exec_rows_hash(chip->exec);
+    node->rows = dev_exec_take_rows(chip->exec);
+    chip_arrive(chip, client, packet, node, VNPU_LAUNCH_KERNEL, 0, completion);
 }
 
 void chip_program_time(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
@@ -157,13 +137,18 @@ void chip_program_time(dev_chip_t *chip, chip_client_t *client, const vnpu_packe
     if (status == SIM_OK && chip->timing == NULL) {
         status = sim_error_set(&err, SIM_ERROR_NOT_PERMITTED, "VNPU_MODE=functional has no time");
     }
-    if (status == SIM_OK) status = time_launch(chip, client, &launch, NULL, &record, &is_reused, &err);
+    if (status == SIM_OK) {
+        dev_place_options_t options = chip_place_options(chip, 0);
+        dev_placement_t placement;
+        dev_place(&launch, &options, &placement);
+        dev_job_t job = {.launch = &launch, .placement = &placement};
+        status = chip_time_alone(chip, &job, &record, &is_reused, &err);
+    }
     if (status != SIM_OK) {
         chip_fail(client, completion, status, &err);
         return;
     }
     completion->value[0] = record->duration_ticks * SIM_TICK_PS;
-    drop_unprofiled(chip, client);
 }
 
 /* --- copies and fills inside DRAM ------------------------------------------------------------------------------------- */
@@ -198,24 +183,6 @@ static sim_status_t move_values(dev_chip_t *chip, const chip_client_t *client, c
     return SIM_OK;
 }
 
-static sim_status_t time_move(dev_chip_t *chip, uint64_t src, uint64_t dst, uint64_t bytes, bool is_copy,
-                              const dev_record_t **out_record, bool *out_reused, sim_error_t *err) {
-    dev_place_options_t options = place_options(chip, 0);
-    dev_placement_t placement;
-    dev_place_move(src, dst, bytes, is_copy, &options, &placement);
-    const dev_record_t *found = NULL;
-    if (chip->options.reuse != DEV_REUSE_OFF) found = dev_reuse_find(chip->reuse, placement.key);
-    *out_record = found;
-    *out_reused = found != NULL;
-    if (found != NULL && chip->options.reuse == DEV_REUSE_ON) return SIM_OK;
-    dev_record_t fresh;
-    sim_status_t status = dev_timing_move(chip->timing, placement.address[1], placement.address[0], bytes, is_copy, &fresh, err);
-    if (status != SIM_OK) return status;
-    fresh.key[0] = placement.key[0];
-    fresh.key[1] = placement.key[1];
-    return store_record(chip, found, &fresh, out_record);
-}
-
 void chip_move(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
     bool is_copy = packet->type == VNPU_PACKET_COPY_D2D;
     const vnpu_packet_fill_t *fill = &packet->u.fill;
@@ -226,20 +193,24 @@ void chip_move(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *pac
     if (!is_copy && fill->width != 1 && fill->width != 2 && fill->width != 4 && fill->width != 8) {
         status = sim_error_set(&err, SIM_ERROR_INVALID_VALUE, "fill width %u must be 1, 2, 4 or 8 bytes", fill->width);
     }
-    if (status == SIM_OK && bytes != 0) status = move_values(chip, client, packet, dst, src, bytes, &err);
-    const dev_record_t *record = NULL;
-    bool is_reused = false;
-    if (status == SIM_OK && bytes != 0 && chip->timing != NULL) {
-        status = time_move(chip, src, dst, bytes, is_copy, &record, &is_reused, &err);
+    if (status == SIM_OK && packet->core >= chip->machine.cores) {
+        status = sim_error_set(&err, SIM_ERROR_INVALID_VALUE, "a copy inside DRAM by core %u must name core 0 to %u", packet->core,
+                               chip->machine.cores - 1);
     }
+    if (status == SIM_OK && bytes != 0) status = move_values(chip, client, packet, dst, src, bytes, &err);
     if (status != SIM_OK) {
         chip_fail(client, completion, status, &err);
         return;
     }
     if (chip->dump_log != NULL) chip_dump_copy(chip, packet, is_copy ? "d2d" : "fill", dst, bytes);
-    finish(chip, packet, record == NULL ? 0 : record->duration_ticks * SIM_TICK_PS, completion);
-    chip_profile_add(client, packet, completion, is_copy ? VNPU_LAUNCH_D2D : VNPU_LAUNCH_FILL, bytes, record, is_reused);
-    drop_unprofiled(chip, client);
+    vnpu_launch_kind_t kind = is_copy ? VNPU_LAUNCH_D2D : VNPU_LAUNCH_FILL;
+    if (chip->timing == NULL) {
+        (void)chip_profile_add(client, packet, kind, bytes);
+        return;
+    }
+    chip_node_t *node = chip_node_new(chip, client, packet, bytes == 0 ? CHIP_JOIN : CHIP_MOVE);
+    node->move = (dev_move_t){.src = src, .dst = dst, .bytes = bytes, .core = packet->core, .is_copy = is_copy};
+    chip_arrive(chip, client, packet, node, kind, bytes, completion);
 }
 
 /* --- copies over the link --------------------------------------------------------------------------------------------- */
@@ -269,7 +240,7 @@ static sim_status_t link_values(dev_chip_t *chip, const chip_client_t *client, c
     if (payload_out != NULL) memcpy(payload_out, memory, bytes);
     if (packet->u.copy.total == bytes && bytes <= 24) {
         memcpy(completion->value, memory, bytes);
-        completion->inline_bytes = (uint32_t)bytes;
+        completion->inline_bytes = (uint16_t)bytes;
     }
     return SIM_OK;
 }
@@ -286,6 +257,12 @@ void chip_link_copy(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t
     if (packet->flags & VNPU_PACKET_MORE) return;
     uint64_t total = packet->u.copy.total;
     if (chip->dump_log != NULL) chip_dump_copy(chip, packet, is_h2d ? "h2d" : "d2h", packet->u.copy.device, total);
-    finish(chip, packet, sim_link_transfer_ps(&chip->machine.link, total), completion);
-    chip_profile_add(client, packet, completion, is_h2d ? VNPU_LAUNCH_H2D : VNPU_LAUNCH_D2H, total, NULL, false);
+    vnpu_launch_kind_t kind = is_h2d ? VNPU_LAUNCH_H2D : VNPU_LAUNCH_D2H;
+    if (chip->timing == NULL) {
+        (void)chip_profile_add(client, packet, kind, total);
+        return;
+    }
+    chip_node_t *node = chip_node_new(chip, client, packet, CHIP_LINK);
+    node->link_ps = sim_link_transfer_ps(&chip->machine.link, total);
+    chip_arrive(chip, client, packet, node, kind, total, completion);
 }

@@ -6,9 +6,8 @@
 
 #define RECORD_NONE 0xffffffffu
 
-void chip_profile_add(chip_client_t *client, const vnpu_packet_t *packet, const vnpu_completion_t *completion,
-                      vnpu_launch_kind_t kind, uint64_t bytes, const dev_record_t *record, bool is_reused) {
-    if (!client->is_profiling) return;
+uint32_t chip_profile_add(chip_client_t *client, const vnpu_packet_t *packet, vnpu_launch_kind_t kind, uint64_t bytes) {
+    if (!client->is_profiling) return CHIP_NO_ROW;
     if (client->num_launches == client->launch_capacity) {
         uint32_t capacity = client->launch_capacity == 0 ? 1024 : client->launch_capacity * 2;
         chip_launch_t *launch = realloc(client->launch, capacity * sizeof *launch);
@@ -16,11 +15,19 @@ void chip_profile_add(chip_client_t *client, const vnpu_packet_t *packet, const 
         client->launch = launch;
         client->launch_capacity = capacity;
     }
-    client->launch[client->num_launches++] = (chip_launch_t){
+    client->launch[client->num_launches] = (chip_launch_t){
         .row = {.seq = packet->seq, .stream = packet->stream, .tag = packet->tag, .kind = (uint32_t)kind,
-                .record = RECORD_NONE, .arrival_ps = packet->host_clock_ps, .start_ps = completion->start_ps,
-                .end_ps = completion->end_ps, .bytes = bytes, .is_reused = is_reused},
-        .record = record};
+                .record = RECORD_NONE, .arrival_ps = packet->host_clock_ps, .start_ps = packet->host_clock_ps,
+                .end_ps = packet->host_clock_ps, .bytes = bytes}};
+    return client->num_launches++;
+}
+
+void chip_profile_set(chip_client_t *client, const chip_node_t *node) {
+    chip_launch_t *launch = &client->launch[node->row];
+    launch->row.start_ps = node->start_ps;
+    launch->row.end_ps = node->host_end_ps;
+    launch->row.is_reused = node->is_reused;
+    launch->record = node->record;
 }
 
 /* A profile begins and ends when the chip has drained and the host has come to ask: work of the host before it (a priced
@@ -31,6 +38,7 @@ static uint64_t profile_now_ps(const dev_chip_t *chip, const vnpu_packet_t *pack
 }
 
 sim_status_t chip_profile_start(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet) {
+    chip_close_times(chip);
     free(client->blob);
     client->blob = NULL;
     client->blob_bytes = 0;
@@ -152,6 +160,7 @@ static sim_status_t write_blob(dev_chip_t *chip, chip_client_t *client, uint64_t
 
 sim_status_t chip_profile_stop(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet) {
     if (!client->is_profiling) return SIM_ERROR_NOT_PERMITTED;
+    chip_close_times(chip);
     client->is_profiling = false;
     const dev_record_t **records = calloc((size_t)client->num_launches + 1, sizeof(const dev_record_t *));
     if (records == NULL) return SIM_ERROR_OUT_OF_MEMORY;

@@ -118,19 +118,6 @@ sim_status_t dev_exec_create(const dev_machine_t *machine, dev_memory_t *memory,
     return SIM_OK;
 }
 
-static void rows_clear(dev_exec_t *exec) {
-    uint64_t lists = (uint64_t)exec->rows_instances * VNPU_MAX_QUEUES;
-    for (uint64_t i = 0; i < lists; i++) {
-        exec_rows_t *rows = &exec->rows[i];
-        for (uint32_t n = 0; n < rows->count; n++)
-            free((void *)(uintptr_t)rows->list[n].address);
-        free(rows->list);
-    }
-    free(exec->rows);
-    exec->rows = NULL;
-    exec->rows_instances = 0;
-}
-
 void dev_exec_destroy(dev_exec_t *exec) {
     if (!exec) return;
     pthread_mutex_lock(&exec->lock);
@@ -141,7 +128,7 @@ void dev_exec_destroy(dev_exec_t *exec) {
         if (exec->worker[t].has_thread) pthread_join(exec->worker[t].thread, NULL);
         worker_fini(&exec->worker[t]);
     }
-    rows_clear(exec);
+    dev_row_set_destroy(exec->rows);
     free(exec->worker);
     pthread_mutex_destroy(&exec->lock);
     pthread_cond_destroy(&exec->work);
@@ -297,17 +284,19 @@ static sim_status_t deal(dev_exec_t *exec, const dev_launch_t *launch, sim_error
 
 static sim_status_t prepare_rows(dev_exec_t *exec, const dev_launch_t *launch, sim_error_t *err) {
     const dev_program_t *program = launch->program;
-    rows_clear(exec);
+    dev_row_set_destroy(exec->rows);
+    exec->rows = NULL;
     bool has_rows = false;
     for (uint32_t i = 0; i < program->header.num_insns; i++) {
         uint8_t op = program->insn[i].op;
         has_rows |= op == VNPU_OP_DMA_GATHER || op == VNPU_OP_DMA_SCATTER;
     }
     if (!has_rows) return SIM_OK;
-    exec->rows = calloc((size_t)exec->instances * VNPU_MAX_QUEUES, sizeof *exec->rows);
+    exec->rows = calloc(1, sizeof *exec->rows + (size_t)exec->instances * VNPU_MAX_QUEUES *
+                                                    sizeof exec->rows->rows[0]);
     if (!exec->rows)
         return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no host memory for row lists");
-    exec->rows_instances = exec->instances;
+    exec->rows->instances = exec->instances;
     return SIM_OK;
 }
 
@@ -361,7 +350,7 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 void exec_rows_record(exec_instance_t *instance, const uint64_t *address, uint64_t count,
                       uint64_t base) {
     exec_rows_t *rows =
-        &instance->exec->rows[(uint64_t)instance->index * VNPU_MAX_QUEUES + instance->running];
+        &instance->exec->rows->rows[(uint64_t)instance->index * VNPU_MAX_QUEUES + instance->running];
     if (rows->count == rows->room) {
         rows->room = rows->room ? 2 * rows->room : 4;
         dev_rows_t *grown = realloc(rows->list, rows->room * sizeof *grown);
@@ -379,25 +368,48 @@ void exec_rows_record(exec_instance_t *instance, const uint64_t *address, uint64
     rows->list[rows->count++] = (dev_rows_t){copy, count};
 }
 
-static const exec_rows_t *rows_of(const dev_exec_t *exec, uint32_t instance, uint32_t queue) {
-    if (!exec->rows || instance >= exec->rows_instances || queue >= VNPU_MAX_QUEUES) return NULL;
-    return &exec->rows[(uint64_t)instance * VNPU_MAX_QUEUES + queue];
+static const exec_rows_t *rows_of(const dev_row_set_t *set, uint32_t instance, uint32_t queue) {
+    if (!set || instance >= set->instances || queue >= VNPU_MAX_QUEUES) return NULL;
+    return &set->rows[(uint64_t)instance * VNPU_MAX_QUEUES + queue];
 }
 
 uint64_t dev_exec_row_lists(const dev_exec_t *exec, uint32_t instance, uint32_t queue) {
-    const exec_rows_t *rows = rows_of(exec, instance, queue);
+    const exec_rows_t *rows = rows_of(exec->rows, instance, queue);
     return rows ? rows->count : 0;
 }
 
-dev_rows_t dev_exec_rows(const dev_exec_t *exec, uint32_t instance, uint32_t queue, uint64_t n) {
-    const exec_rows_t *rows = rows_of(exec, instance, queue);
+dev_rows_t dev_row_set_get(const dev_row_set_t *set, uint32_t instance, uint32_t queue,
+                           uint64_t n) {
+    const exec_rows_t *rows = rows_of(set, instance, queue);
     return rows && n < rows->count ? rows->list[n] : (dev_rows_t){NULL, 0};
 }
 
-uint64_t dev_exec_rows_hash(const dev_exec_t *exec) {
-    uint64_t hash = 0, lists = (uint64_t)exec->rows_instances * VNPU_MAX_QUEUES;
+dev_rows_t dev_exec_rows(const dev_exec_t *exec, uint32_t instance, uint32_t queue, uint64_t n) {
+    return dev_row_set_get(exec->rows, instance, queue, n);
+}
+
+dev_row_set_t *dev_exec_take_rows(dev_exec_t *exec) {
+    dev_row_set_t *set = exec->rows;
+    exec->rows = NULL;
+    return set;
+}
+
+void dev_row_set_destroy(dev_row_set_t *set) {
+    if (!set) return;
+    uint64_t lists = (uint64_t)set->instances * VNPU_MAX_QUEUES;
     for (uint64_t i = 0; i < lists; i++) {
-        if (exec->rows[i].count) hash = mix(mix(hash, i + 1), exec->rows[i].hash);
+        for (uint32_t n = 0; n < set->rows[i].count; n++)
+            free((void *)(uintptr_t)set->rows[i].list[n].address);
+        free(set->rows[i].list);
+    }
+    free(set);
+}
+
+uint64_t dev_exec_rows_hash(const dev_exec_t *exec) {
+    uint64_t hash = 0;
+    uint64_t lists = exec->rows ? (uint64_t)exec->rows->instances * VNPU_MAX_QUEUES : 0;
+    for (uint64_t i = 0; i < lists; i++) {
+        if (exec->rows->rows[i].count) hash = mix(mix(hash, i + 1), exec->rows->rows[i].hash);
     }
     return hash;
 }

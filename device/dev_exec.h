@@ -51,6 +51,11 @@ sim_status_t dev_exec_run(dev_exec_t *exec, uint32_t owner, const dev_launch_t *
 /* Gathers/scatters of the last run: the n-th executed DMA_GATHER/SCATTER of queue section `queue` of instance `instance`. */
 uint64_t dev_exec_row_lists(const dev_exec_t *exec, uint32_t instance, uint32_t queue);
 dev_rows_t dev_exec_rows(const dev_exec_t *exec, uint32_t instance, uint32_t queue, uint64_t n);
+/* Takes the lists of the last run out of the executor, for a launch that is timed later; NULL: the program has no gathers. */
+typedef struct dev_row_set dev_row_set_t;
+dev_row_set_t *dev_exec_take_rows(dev_exec_t *exec);
+dev_rows_t dev_row_set_get(const dev_row_set_t *set, uint32_t instance, uint32_t queue, uint64_t n);
+void dev_row_set_destroy(dev_row_set_t *set); /* NULL is fine */
 /* Hash of all of them (0 when there are none): the data-dependent part of the reuse key. */
 uint64_t dev_exec_rows_hash(const dev_exec_t *exec);
 

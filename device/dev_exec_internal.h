@@ -50,6 +50,12 @@ typedef struct exec_rows {
     dev_rows_t *list;
 } exec_rows_t;
 
+/* Row lists of a launch, [instances][VNPU_MAX_QUEUES]. */
+struct dev_row_set {
+    uint32_t instances;
+    exec_rows_t rows[];
+};
+
 typedef enum exec_queue_state { QUEUE_READY, QUEUE_BLOCKED, QUEUE_ENDED } exec_queue_state_t;
 
 /* A DMA write that chaos mode holds back, with the semaphores that its completion signals. */
@@ -121,8 +127,7 @@ struct dev_exec {
     bool is_stopping;
     sim_error_t fault; /* of fault_instance; under lock */
 
-    exec_rows_t *rows; /* [instances][VNPU_MAX_QUEUES] when the program gathers or scatters */
-    uint32_t rows_instances;
+    dev_row_set_t *rows; /* when the program gathers or scatters */
     uint64_t runs; /* launches so far: joins the seed of chaos */
 };
 

@@ -74,6 +74,7 @@ static void read_command_path(dev_machine_t *machine, const sim_config_t *config
     machine->completion_ps = sim_config_u64(config, "cmd.completion");
     machine->cmd_queue_depth = u32(config, "cmd.queue_depth");
     machine->hardware_queues = u32(config, "cmd.hardware_queues");
+    machine->epoch_max_packets = u32(config, "epoch.max_packets");
     machine->host_submit_ps = sim_config_u64(config, "host.submit");
     machine->host_launch_ps = sim_config_u64(config, "host.launch");
     machine->host_query_ps = sim_config_u64(config, "host.query");

@@ -47,6 +47,7 @@ typedef struct dev_machine {
     sim_link_spec_t link;
     uint64_t launch_gap_ps, doorbell_ps, fetch_ps, decode_ps, completion_ps; /* command path */
     uint32_t cmd_queue_depth, hardware_queues;
+    uint32_t epoch_max_packets;
     uint64_t host_submit_ps, host_launch_ps, host_query_ps, host_sync_ps;
     uint64_t host_flops, host_bytes_per_s; /* price of a fallback */
     bool host_clock_wall, placement_physical;

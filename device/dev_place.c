@@ -1,6 +1,7 @@
 /* Canonical placement of operands and the reuse key. */
 #include "device/dev_place.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/dev_memory.h"
@@ -60,14 +61,6 @@ static void group_operands(place_operand_t *operand, uint32_t count) {
     }
 }
 
-static uint64_t group_low(const place_operand_t *operand, uint32_t count, uint32_t group) {
-    uint64_t low = UINT64_MAX;
-    for (uint32_t i = 0; i < count; i++) {
-        if (operand[i].group == group && operand[i].low < low) low = operand[i].low;
-    }
-    return low;
-}
-
 /* The DRAM starts groups in different banks by their number (sim/sim_dram.h). */
 static uint64_t group_base(uint32_t group, uint64_t low) {
     return ((uint64_t)group << 40) + low % DEV_MEMORY_ALIGN;
@@ -84,45 +77,123 @@ static void key_launch(dev_hash_t *hash, const dev_launch_t *launch, const dev_p
     for (uint32_t i = 0; i < DEV_MAX_CORES / 64; i++) dev_hash_add(hash, launch->core_mask[i]);
 }
 
-void dev_place(const dev_launch_t *launch, const dev_place_options_t *options, dev_placement_t *out_placement) {
+/* --- groups of an epoch ------------------------------------------------------------------------------------------------ */
+
+void dev_place_groups_fini(dev_place_groups_t *groups) {
+    free(groups->group);
+    *groups = (dev_place_groups_t){0};
+}
+
+static dev_place_group_t *find_group(dev_place_groups_t *groups, uint32_t count, uint64_t low, uint64_t high) {
+    for (uint32_t g = 0; g < count; g++) {
+        dev_place_group_t *group = &groups->group[g];
+        if (low < group->high && group->low < high && low >= group->low) return group;
+    }
+    return NULL;
+}
+
+static sim_status_t add_group(dev_place_groups_t *groups, dev_place_group_t group) {
+    if (groups->count == groups->room) {
+        uint32_t room = groups->room == 0 ? 16 : groups->room * 2;
+        dev_place_group_t *grown = realloc(groups->group, room * sizeof *grown);
+        if (grown == NULL) return SIM_ERROR_OUT_OF_MEMORY;
+        groups->group = grown;
+        groups->room = room;
+    }
+    groups->group[groups->count++] = group;
+    return SIM_OK;
+}
+
+/* Byte range of one alias group of the packet. */
+static dev_place_group_t group_range(const place_operand_t *operand, uint32_t count, uint32_t number) {
+    dev_place_group_t range = {.low = UINT64_MAX};
+    for (uint32_t i = 0; i < count; i++) {
+        if (operand[i].group != number) continue;
+        if (operand[i].low < range.low) range.low = operand[i].low;
+        if (operand[i].high > range.high) range.high = operand[i].high;
+    }
+    return range;
+}
+
+/* Places the alias groups of a packet: lowest timing address of group number i in out_base[i]. groups: NULL when alone. */
+static sim_status_t place_groups(dev_place_groups_t *groups, const place_operand_t *operand, uint32_t count,
+                                 dev_place_group_t *out_range) {
+    uint32_t before = groups == NULL ? 0 : groups->count, first = groups == NULL ? 0 : groups->next_number;
+    sim_status_t status = SIM_OK;
+    for (uint32_t i = 0; i < count && status == SIM_OK; i++) {
+        if (operand[i].group != i) continue;
+        dev_place_group_t range = group_range(operand, count, i);
+        dev_place_group_t *known = groups == NULL ? NULL : find_group(groups, before, range.low, range.high);
+        range.base = known != NULL ? known->base + (range.low - known->low) : group_base(first + i, range.low);
+        if (known != NULL && range.high > known->high) known->high = range.high;
+        if (known == NULL && groups != NULL) status = add_group(groups, range);
+        out_range[i] = range;
+    }
+    if (groups != NULL) groups->next_number = first + count;
+    return status;
+}
+
+static uint64_t timing_address(const place_operand_t *operand, const dev_place_group_t *range, uint64_t real, bool is_physical) {
+    return is_physical ? real - DEV_MEMORY_BASE : range[operand->group].base + (real - range[operand->group].low);
+}
+
+/* --- packets ---------------------------------------------------------------------------------------------------------- */
+
+sim_status_t dev_place_next(dev_place_groups_t *groups, const dev_launch_t *launch, const dev_place_options_t *options,
+                            dev_placement_t *out_placement) {
     memset(out_placement, 0, sizeof *out_placement);
     place_operand_t operand[VNPU_MAX_ARGS];
+    dev_place_group_t range[VNPU_MAX_ARGS];
     uint32_t count = 0;
     for (uint32_t a = 0; a < launch->program->header.num_args; a++) {
         if (launch->program->header.arg_kind[a] != VNPU_ARG_SCALAR) operand_init(&operand[count++], launch, a);
     }
     group_operands(operand, count);
+    sim_status_t status = place_groups(groups, operand, count, range);
+    if (status != SIM_OK) return status;
     dev_hash_t hash;
     key_launch(&hash, launch, options);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t real = launch->arg[operand[i].arg];
-        uint64_t low = group_low(operand, count, operand[i].group);
-        uint64_t timed = options->is_physical ? real - DEV_MEMORY_BASE
-                                              : group_base(operand[i].group, low) + (real - low);
+        uint64_t timed = timing_address(&operand[i], range, launch->arg[operand[i].arg], options->is_physical);
         out_placement->address[operand[i].arg] = timed;
         dev_hash_add(&hash, timed);
     }
     out_placement->key[0] = hash.a;
     out_placement->key[1] = hash.b;
+    return SIM_OK;
 }
 
-void dev_place_move(uint64_t src, uint64_t dst, uint64_t bytes, bool is_copy, const dev_place_options_t *options,
-                    dev_placement_t *out_placement) {
+void dev_place(const dev_launch_t *launch, const dev_place_options_t *options, dev_placement_t *out_placement) {
+    sim_status_t status = dev_place_next(NULL, launch, options, out_placement);
+    if (status != SIM_OK) sim_bug("place", 0, "a launch alone needs no memory");
+}
+
+sim_status_t dev_place_next_move(dev_place_groups_t *groups, const dev_move_t *move, const dev_place_options_t *options,
+                                 dev_placement_t *out_placement) {
     memset(out_placement, 0, sizeof *out_placement);
-    place_operand_t operand[2] = {{.low = dst, .high = dst + bytes}, {.low = src, .high = src + (is_copy ? bytes : 0), .arg = 1}};
-    group_operands(operand, 2);
+    place_operand_t operand[2] = {{.low = move->dst, .high = move->dst + move->bytes},
+                                  {.low = move->src, .high = move->src + move->bytes, .arg = 1}};
+    dev_place_group_t range[2];
+    uint32_t count = move->is_copy ? 2 : 1;
+    group_operands(operand, count);
+    sim_status_t status = place_groups(groups, operand, count, range);
+    if (status != SIM_OK) return status;
     dev_hash_t hash;
     dev_hash_init(&hash);
     dev_hash_add(&hash, options->config_hash);
-    dev_hash_add(&hash, is_copy ? 0x636f7079u : 0x66696c6cu);
-    dev_hash_add(&hash, bytes);
-    for (uint32_t i = 0; i < (is_copy ? 2u : 1u); i++) {
-        uint64_t low = group_low(operand, 2, operand[i].group);
-        uint64_t timed = options->is_physical ? operand[i].low - DEV_MEMORY_BASE
-                                              : group_base(operand[i].group, low) + (operand[i].low - low);
-        out_placement->address[i] = timed;
-        dev_hash_add(&hash, timed);
+    dev_hash_add(&hash, move->is_copy ? 0x636f7079u : 0x66696c6cu);
+    dev_hash_add(&hash, move->bytes);
+    dev_hash_add(&hash, move->core);
+    for (uint32_t i = 0; i < count; i++) {
+        out_placement->address[i] = timing_address(&operand[i], range, operand[i].low, options->is_physical);
+        dev_hash_add(&hash, out_placement->address[i]);
     }
     out_placement->key[0] = hash.a;
     out_placement->key[1] = hash.b;
+    return SIM_OK;
+}
+
+void dev_place_move(const dev_move_t *move, const dev_place_options_t *options, dev_placement_t *out_placement) {
+    sim_status_t status = dev_place_next_move(NULL, move, options, out_placement);
+    if (status != SIM_OK) sim_bug("place", 0, "a copy alone needs no memory");
 }

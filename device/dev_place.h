@@ -18,10 +18,37 @@ typedef struct dev_place_options {
     uint64_t rows_hash; /* data-dependent addresses, 0: none */
 } dev_place_options_t;
 
+/* Alias groups of an epoch under way. Zero-initialise; dev_place_groups_fini frees. */
+typedef struct dev_place_group {
+    uint64_t low, high; /* device addresses of the first packet that touched it, and of those that joined */
+    uint64_t base;      /* timing address of low */
+} dev_place_group_t;
+typedef struct dev_place_groups {
+    dev_place_group_t *group;
+    uint32_t count, room;
+    uint32_t next_number; /* of the next packet's first operand */
+} dev_place_groups_t;
+void dev_place_groups_fini(dev_place_groups_t *groups);
+
+/* A launch alone in its epoch. */
 void dev_place(const dev_launch_t *launch, const dev_place_options_t *options, dev_placement_t *out_placement);
-/* Key of a copy or fill inside DRAM (kind 0 fill, 1 copy), and its timing addresses. */
-void dev_place_move(uint64_t src, uint64_t dst, uint64_t bytes, bool is_copy, const dev_place_options_t *options,
-                    dev_placement_t *out_placement);
+/*
+ * The next packet of an epoch (groups). What it shares with packets before it keeps its place there: an operand that overlaps a group, and does
+ * not begin before it, joins the first such group; others make new ones. Nothing that is placed ever moves, so a packet's timing
+ * does not depend on those after it. The first packet is placed as if alone.
+ */
+sim_status_t dev_place_next(dev_place_groups_t *groups, const dev_launch_t *launch, const dev_place_options_t *options,
+                            dev_placement_t *out_placement) SIM_MUST_USE;
+
+/* A copy (src, dst) or fill (dst) inside DRAM by the DMA queues of `core`. address[0]: of dst, [1]: of src. */
+typedef struct dev_move {
+    uint64_t src, dst, bytes;
+    uint32_t core;
+    bool is_copy;
+} dev_move_t;
+void dev_place_move(const dev_move_t *move, const dev_place_options_t *options, dev_placement_t *out_placement);
+sim_status_t dev_place_next_move(dev_place_groups_t *groups, const dev_move_t *move, const dev_place_options_t *options,
+                                 dev_placement_t *out_placement) SIM_MUST_USE;
 
 /* A 128-bit running hash (two 64-bit lanes of different multipliers); not cryptographic. */
 typedef struct dev_hash { uint64_t a, b; } dev_hash_t;

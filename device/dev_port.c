@@ -139,7 +139,8 @@ static payload_kind_t payload_of(uint8_t type) {
     case VNPU_PACKET_PROGRAM_TIME:
     case VNPU_PACKET_RESET:
     case VNPU_PACKET_MACHINE:
-    case VNPU_PACKET_MEASURE: return PAYLOAD_NONE;
+    case VNPU_PACKET_MEASURE:
+    case VNPU_PACKET_TIME: return PAYLOAD_NONE;
     case VNPU_PACKET_TYPE_COUNT: break;
     }
     return PAYLOAD_BAD_TYPE;

@@ -132,8 +132,18 @@ fail:
     return status;
 }
 
+dev_program_t *dev_program_retain(const dev_program_t *program) {
+    dev_program_t *shared = (dev_program_t *)(uintptr_t)program; /* a count is no part of what the program says */
+    shared->users++;
+    return shared;
+}
+
 void dev_program_destroy(dev_program_t *program) {
     if (program == NULL) return;
+    if (program->users > 0) {
+        program->users--;
+        return;
+    }
     free(program->insn);
     free(program->ap);
     free(program->strings);

@@ -22,6 +22,7 @@ typedef struct dev_program {
     uint8_t sem_waiter[VNPU_MAX_SEMS]; /* the one queue section that waits on a semaphore, 0xff: none */
     uint64_t hash;     /* of the image: identifies the program in the reuse key */
     uint32_t class_mask; /* bit c: cores of class c have what it needs; loaded without a machine: all bits */
+    uint32_t users;    /* launches that need it beside its owner (dev_program_retain) */
 } dev_program_t;
 
 /*
@@ -35,6 +36,8 @@ typedef struct dev_program {
  */
 sim_status_t dev_program_load(const void *image, size_t bytes, const dev_machine_t *machine, dev_program_t **out_program,
                               sim_error_t *err) SIM_MUST_USE;
+/* One more user: the program lives until each has called dev_program_destroy. Not thread-safe. */
+dev_program_t *dev_program_retain(const dev_program_t *program);
 void dev_program_destroy(dev_program_t *program); /* NULL is fine */
 /* Why a class outside class_mask cannot run a loaded program. */
 sim_status_t dev_program_fits(dev_program_t *program, const dev_class_t *cls, sim_error_t *err) SIM_MUST_USE;

@@ -13,9 +13,18 @@ typedef struct reuse_entry {
     UT_hash_handle hh;
 } reuse_entry_t;
 
+/* Epochs by the key of their first member. */
+typedef struct reuse_epochs {
+    uint64_t key[2];
+    dev_epoch_t *latest;
+    UT_hash_handle hh;
+} reuse_epochs_t;
+
 struct dev_reuse_table {
     reuse_entry_t *head;
     reuse_entry_t *kept;
+    reuse_epochs_t *epochs;
+    dev_epoch_t *kept_epochs;
     uint32_t next_id;
 };
 
@@ -24,7 +33,59 @@ sim_status_t dev_reuse_create(dev_reuse_table_t **out_table) {
     return *out_table == NULL ? SIM_ERROR_OUT_OF_MEMORY : SIM_OK;
 }
 
+void dev_epoch_free(dev_epoch_t *epoch) {
+    for (uint32_t i = 0; i < epoch->count; i++) dev_record_free(&epoch->member[i].record);
+    free(epoch->member);
+    free(epoch->ended);
+    epoch->member = NULL;
+    epoch->ended = NULL;
+    epoch->count = 0;
+}
+
+static void free_epochs(dev_epoch_t *epoch) {
+    while (epoch != NULL) {
+        dev_epoch_t *next = epoch->next;
+        dev_epoch_free(epoch);
+        free(epoch);
+        epoch = next;
+    }
+}
+
+const dev_epoch_t *dev_reuse_epochs(const dev_reuse_table_t *table, const uint64_t first_key[2]) {
+    reuse_epochs_t *entry = NULL;
+    HASH_FIND(hh, table->epochs, first_key, 2 * sizeof first_key[0], entry);
+    return entry == NULL ? NULL : entry->latest;
+}
+
+static dev_epoch_t **epochs_of(dev_reuse_table_t *table, const uint64_t key[2]) {
+    reuse_epochs_t *entry = NULL;
+    HASH_FIND(hh, table->epochs, key, 2 * sizeof key[0], entry);
+    if (entry == NULL) {
+        entry = calloc(1, sizeof *entry);
+        if (entry == NULL) return NULL;
+        memcpy(entry->key, key, sizeof entry->key);
+        HASH_ADD(hh, table->epochs, key, sizeof entry->key, entry);
+    }
+    return &entry->latest;
+}
+
+sim_status_t dev_reuse_add_epoch(dev_reuse_table_t *table, const dev_epoch_t *epoch, bool is_kept_only,
+                                 const dev_epoch_t **out_epoch) {
+    *out_epoch = NULL;
+    dev_epoch_t **list = is_kept_only ? &table->kept_epochs : epochs_of(table, epoch->member[0].key);
+    dev_epoch_t *added = list == NULL ? NULL : malloc(sizeof *added);
+    if (added == NULL) return SIM_ERROR_OUT_OF_MEMORY;
+    *added = *epoch;
+    for (uint32_t i = 0; i < added->count; i++) added->member[i].record.id = table->next_id++;
+    added->next = *list;
+    *list = added;
+    *out_epoch = added;
+    return SIM_OK;
+}
+
 void dev_reuse_drop_kept(dev_reuse_table_t *table) {
+    free_epochs(table->kept_epochs);
+    table->kept_epochs = NULL;
     while (table->kept != NULL) {
         reuse_entry_t *entry = table->kept;
         table->kept = entry->next;
@@ -36,6 +97,14 @@ void dev_reuse_drop_kept(dev_reuse_table_t *table) {
 void dev_reuse_destroy(dev_reuse_table_t *table) {
     if (table == NULL) return;
     dev_reuse_drop_kept(table);
+    reuse_epochs_t *epochs = table->epochs;
+    HASH_CLEAR(hh, table->epochs);
+    while (epochs != NULL) {
+        reuse_epochs_t *next = epochs->hh.next;
+        free_epochs(epochs->latest);
+        free(epochs);
+        epochs = next;
+    }
     reuse_entry_t *entry = table->head;
     HASH_CLEAR(hh, table->head); /* frees the buckets; the entries stay chained by hh.next */
     while (entry != NULL) {

@@ -12,6 +12,26 @@ void dev_reuse_destroy(dev_reuse_table_t *table);
 const dev_record_t *dev_reuse_find(const dev_reuse_table_t *table, const uint64_t key[2]);
 /* Takes the record's arrays (the struct is copied); replaces nothing: the key must be new. Records get ids 0, 1, 2, ... */
 sim_status_t dev_reuse_add(dev_reuse_table_t *table, const dev_record_t *record, const dev_record_t **out_record) SIM_MUST_USE;
+/* An epoch of several packets. */
+typedef struct dev_epoch_member {
+    uint64_t key[2];         /* of its placement in the epoch */
+    uint64_t start, end;     /* ticks of the epoch */
+    dev_record_t record;
+} dev_epoch_member_t;
+typedef struct dev_epoch {
+    dev_epoch_member_t *member; /* in the order of their starts */
+    uint32_t *ended;            /* members in the order in which they ended */
+    uint32_t count;
+    struct dev_epoch *next;     /* with the same first member */
+} dev_epoch_t;
+void dev_epoch_free(dev_epoch_t *epoch); /* its arrays and records, not itself */
+
+/* The epochs that begin with a packet of this key, the latest first; NULL: none is known. */
+const dev_epoch_t *dev_reuse_epochs(const dev_reuse_table_t *table, const uint64_t first_key[2]);
+/* Takes the epoch's arrays; its records get ids. is_kept_only: not to be found (reuse off). */
+sim_status_t dev_reuse_add_epoch(dev_reuse_table_t *table, const dev_epoch_t *epoch, bool is_kept_only,
+                                 const dev_epoch_t **out_epoch) SIM_MUST_USE;
+
 /* Keeps a record without making it findable (reuse off). */
 sim_status_t dev_reuse_keep(dev_reuse_table_t *table, const dev_record_t *record, const dev_record_t **out_record) SIM_MUST_USE;
 /* Frees records that are only kept. */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define ENGINE_NONE UINT32_MAX
-#define INSTANCE_NONE UINT32_MAX
 #define MAX_SLICES (1u << 20)
 
 static void queue_try(timing_queue_t *queue);
@@ -15,7 +14,7 @@ static void instance_start(sim_engine_t *engine, sim_event_t *event);
 
 /* --- books -------------------------------------------------------------------------------------------------------- */
 
-static void book(dev_timing_t *timing, uint32_t engine, sim_tick_t upto, sim_cause_t cause) {
+void timing_book(dev_timing_t *timing, uint32_t engine, sim_tick_t upto, sim_cause_t cause) {
     if (engine == ENGINE_NONE) return;
     timing_books_t *books = &timing->books[engine];
     if (upto <= books->booked_to) return;
@@ -26,27 +25,27 @@ static void book(dev_timing_t *timing, uint32_t engine, sim_tick_t upto, sim_cau
 /* A queue that waits while its engine works is no loss; the books of a busy engine are closed by the operation's end. */
 static void book_waiting(timing_queue_t *queue, sim_cause_t cause) {
     dev_timing_t *timing = queue->core->timing;
-    if (queue->in_unit == 0) book(timing, queue->engine, sim_now(timing->engine), cause);
+    if (queue->in_unit == 0) timing_book(timing, queue->engine, sim_now(timing->engine), cause);
 }
 
 static sim_cause_t semaphore_cause(const timing_queue_t *queue) {
-    bool is_data = queue->section->kind != VNPU_QUEUE_DMA && queue->core->timing->sem_from_dma[queue->waiting_sem];
+    bool is_data = queue->section->kind != VNPU_QUEUE_DMA && queue->core->job->sem_from_dma[queue->waiting_sem];
     return is_data ? SIM_CAUSE_OPERAND_WAIT : SIM_CAUSE_SEMAPHORE_WAIT;
 }
 
-static void add_slice(dev_timing_t *timing, const timing_slot_t *slot, const sim_op_t *op) {
-    dev_record_t *record = timing->record;
-    if (record->num_slices == timing->slice_capacity) {
-        uint32_t capacity = timing->slice_capacity == 0 ? 1024 : timing->slice_capacity * 2;
+static void add_slice(timing_job_t *job, const timing_slot_t *slot, const sim_op_t *op) {
+    dev_record_t *record = &job->record;
+    if (record->num_slices == job->slice_capacity) {
+        uint32_t capacity = job->slice_capacity == 0 ? 1024 : job->slice_capacity * 2;
         if (capacity > MAX_SLICES) return;
         vnpu_profile_slice_t *slice = realloc(record->slice, capacity * sizeof *slice);
         if (slice == NULL) return;
         record->slice = slice;
-        timing->slice_capacity = capacity;
+        job->slice_capacity = capacity;
     }
     record->slice[record->num_slices++] = (vnpu_profile_slice_t){
         .engine = slot->queue->engine, .op = slot->opcode, .instance = (uint16_t)slot->instance,
-        .start_ps = op->start, .end_ps = op->end};
+        .start_ps = op->start - job->start, .end_ps = op->end - job->start};
 }
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
@@ -66,16 +65,34 @@ static void deliver(timing_slot_t *slot) {
     }
 }
 
+/* Nobody is left to see the signals under way. */
+static void drop_signals(timing_core_t *core) {
+    for (uint32_t q = 0; q < core->num_queues; q++) {
+        for (timing_slot_t *slot = core->queue[q].all_slots; slot != NULL; slot = slot->next_all) {
+            if (!sim_event_is_pending(&slot->signal_event)) continue;
+            sim_event_cancel(core->timing->engine, &slot->signal_event);
+            slot->next_free = slot->queue->free_slots;
+            slot->queue->free_slots = slot;
+            core->in_flight--;
+        }
+    }
+}
+
+/* Ends the instance when its streams have ended and its results are visible: the last one of a launch on this core ends with
+ * that, the others with their last signal. */
 static void core_check(timing_core_t *core) {
-    if (core->active_queues != 0 || core->in_flight != 0 || core->instance == INSTANCE_NONE) return;
+    if (core->active_queues != 0 || core->unfinished != 0 || core->instance == INSTANCE_NONE) return;
     dev_timing_t *timing = core->timing;
-    core->instance = INSTANCE_NONE;
     if (core->next_instance == INSTANCE_NONE) {
-        timing->cores_left--;
+        drop_signals(core);
+        core->instance = INSTANCE_NONE;
+        if (--core->job->cores_left == 0) timing_job_ended(core->job);
         return;
     }
+    if (core->in_flight != 0) return;
+    core->instance = INSTANCE_NONE;
     sim_tick_t now = sim_now(timing->engine);
-    for (uint32_t q = 0; q < core->num_queues; q++) book(timing, core->queue[q].engine, now, SIM_CAUSE_IDLE);
+    for (uint32_t q = 0; q < core->num_queues; q++) timing_book(timing, core->queue[q].engine, now, SIM_CAUSE_IDLE);
     const sim_clock_t *clock = &core->cls->core_clock;
     uint64_t cycle = sim_clock_cycle_up(clock, now) + core->cls->instance_cycles;
     sim_event_schedule(timing->engine, &core->start_event, sim_clock_tick(clock, cycle));
@@ -94,7 +111,7 @@ static void finish_slot(timing_slot_t *slot) {
     timing_core_t *core = slot->queue->core;
     dev_timing_t *timing = core->timing;
     sim_tick_t now = sim_now(timing->engine);
-    if (now > timing->finished) timing->finished = now;
+    core->unfinished--;
     bool has_signal = slot->signal[0].sem != VNPU_NO_SEM || slot->signal[1].sem != VNPU_NO_SEM;
     uint32_t latency = core->cls->semaphore_cycles;
     if (!has_signal || latency == 0) {
@@ -127,7 +144,7 @@ void timing_op_end(sim_engine_t *engine, sim_op_t *op) {
     dev_timing_t *timing = queue->core->timing;
     timing_books_t *books = &timing->books[queue->engine];
     queue->in_unit--;
-    book(timing, queue->engine, op->start, SIM_CAUSE_ISSUE);
+    timing_book(timing, queue->engine, op->start, SIM_CAUSE_ISSUE);
     if (books->booked_to != op->start) {
         sim_bug("timing", op->start, "engine %u: operation starts at %llu inside what is booked to %llu", queue->engine,
                 (unsigned long long)op->start, (unsigned long long)books->booked_to);
@@ -142,7 +159,7 @@ void timing_op_end(sim_engine_t *engine, sim_op_t *op) {
                 (unsigned long long)(op->end - op->start));
     }
     books->booked_to = op->end;
-    if (timing->with_slices) add_slice(timing, slot, op);
+    if (queue->core->job->with_slices) add_slice(queue->core->job, slot, op);
     if (queue->stage == TIMING_WAIT_UNIT) queue_try(queue);
 }
 
@@ -181,7 +198,7 @@ static void queue_fetch(timing_queue_t *queue) {
         core->active_queues--;
         return;
     }
-    timing->record->insns++;
+    core->job->record.insns++;
     queue->stage = TIMING_ISSUE;
     const sim_clock_t *clock = &core->cls->core_clock;
     uint64_t cycle = sim_clock_cycle_up(clock, sim_now(timing->engine)) + core->cls->issue_cycles;
@@ -242,6 +259,7 @@ static void queue_try(timing_queue_t *queue) {
     slot->instance = core->instance;
     queue->stage = TIMING_ISSUE; /* a completion inside submit must not re-enter this instruction */
     core->in_flight++;
+    core->unfinished++;
     queue->in_unit++;
     queue->outstanding++;
     bool is_submitted = is_engine_op && timing_submit(queue, slot);
@@ -262,36 +280,36 @@ static void instance_start(sim_engine_t *engine, sim_event_t *event) {
     (void)engine;
     timing_core_t *core = SIM_CONTAINER_OF(event, timing_core_t, start_event);
     dev_timing_t *timing = core->timing;
-    const dev_program_t *program = timing->placed.program;
+    const dev_launch_t *placed = &core->job->placed;
     core->instance = core->next_instance;
-    uint64_t after = (uint64_t)core->instance + timing->takers;
-    core->next_instance = after < timing->instances ? (uint32_t)after : INSTANCE_NONE;
-    core->grid_pos[0] = core->instance % timing->placed.grid[0];
-    core->grid_pos[1] = core->instance / timing->placed.grid[0];
+    uint64_t after = (uint64_t)core->instance + core->job->takers;
+    core->next_instance = after < core->job->instances ? (uint32_t)after : INSTANCE_NONE;
+    core->grid_pos[0] = core->instance % placed->grid[0];
+    core->grid_pos[1] = core->instance / placed->grid[0];
     memset(core->sem, 0, sizeof core->sem);
     core->weights.count = 0;
     core->active_queues = core->num_queues;
     for (uint32_t q = 0; q < core->num_queues; q++) {
         timing_queue_t *queue = &core->queue[q];
-        book(timing, queue->engine, sim_now(timing->engine), SIM_CAUSE_LAUNCH_GAP);
+        timing_book(timing, queue->engine, sim_now(timing->engine), SIM_CAUSE_LAUNCH_GAP);
         queue->row_lists = 0;
         queue->in_unit = 0;
         queue->outstanding = 0;
         queue->newest = NULL;
-        dev_cursor_init(&queue->cursor, program, queue->section);
+        dev_cursor_init(&queue->cursor, placed->program, queue->section);
     }
     for (uint32_t q = 0; q < core->num_queues; q++) queue_fetch(&core->queue[q]);
     core_check(core);
 }
 
 static uint32_t vector_engine(const timing_core_t *core) { return core->first_engine + (core->cls->has_matrix ? 1 : 0); }
-static uint32_t dma_engine(const timing_core_t *core, uint32_t queue) { return vector_engine(core) + 1 + queue; }
+uint32_t timing_dma_engine(const timing_core_t *core, uint32_t queue) { return vector_engine(core) + 1 + queue; }
 
 static uint32_t engine_of(const timing_core_t *core, const vnpu_queue_section_t *section) {
     switch ((vnpu_queue_kind_t)section->kind) {
     case VNPU_QUEUE_MATRIX: return core->cls->has_matrix ? core->first_engine : ENGINE_NONE;
     case VNPU_QUEUE_VECTOR: return vector_engine(core);
-    case VNPU_QUEUE_DMA: return dma_engine(core, section->index);
+    case VNPU_QUEUE_DMA: return timing_dma_engine(core, section->index);
     case VNPU_QUEUE_CTRL: case VNPU_QUEUE_KIND_COUNT: return ENGINE_NONE;
     }
     return ENGINE_NONE;
@@ -304,23 +322,22 @@ static void core_reset(timing_core_t *core) {
     sim_vector_reset(core->vector);
     for (uint32_t d = 0; d < core->cls->dma_queues; d++) sim_dma_reset(core->dma[d]);
     core->instance = core->next_instance = INSTANCE_NONE;
-    core->active_queues = core->in_flight = 0;
+    core->active_queues = core->in_flight = core->unfinished = 0;
     memset(core->sem_waiter, 0, sizeof core->sem_waiter);
 }
 
-static void timing_reset(dev_timing_t *timing) {
+void dev_timing_begin(dev_timing_t *timing) {
     sim_engine_reset(timing->engine);
     sim_dram_reset(timing->dram);
     sim_noc_reset(timing->noc);
     for (uint32_t c = 0; c < timing->machine.cores; c++) core_reset(&timing->core[c]);
     memset(timing->books, 0, timing->engines * sizeof *timing->books);
-    memset(timing->actions, 0, sizeof timing->actions);
-    timing->finished = 0;
-    timing->slice_capacity = 0;
+    timing->num_jobs = 0;
+    timing->ended = timing->ended_tail = NULL;
 }
 
 static void queue_prepare(timing_core_t *core, uint32_t q) {
-    const dev_program_t *program = core->timing->placed.program;
+    const dev_program_t *program = core->job->placed.program;
     timing_queue_t *queue = &core->queue[q];
     queue->core = core;
     queue->section = &program->queue[q];
@@ -330,184 +347,47 @@ static void queue_prepare(timing_core_t *core, uint32_t q) {
     sim_event_init(&queue->issue_event, SIM_PHASE_ISSUE, queue_issue);
 }
 
-static void find_dma_semaphores(dev_timing_t *timing) {
-    const dev_program_t *program = timing->placed.program;
-    memset(timing->sem_from_dma, 0, sizeof timing->sem_from_dma);
+static void find_dma_semaphores(timing_job_t *job) {
+    const dev_program_t *program = job->placed.program;
+    memset(job->sem_from_dma, 0, sizeof job->sem_from_dma);
     for (uint32_t q = 0; q < program->header.num_queues; q++) {
         const vnpu_queue_section_t *section = &program->queue[q];
         if (section->kind != VNPU_QUEUE_DMA) continue;
         for (uint32_t i = 0; i < section->count; i++) {
             const vnpu_insn_t *insn = &program->insn[section->first + i];
             for (uint32_t s = 0; s < 2; s++) {
-                if (insn->signal[s].sem < VNPU_MAX_SEMS) timing->sem_from_dma[insn->signal[s].sem] = 1;
+                if (insn->signal[s].sem < VNPU_MAX_SEMS) job->sem_from_dma[insn->signal[s].sem] = 1;
             }
         }
     }
 }
 
-static void start_cores(dev_timing_t *timing) {
-    const dev_launch_t *launch = &timing->placed;
+void timing_start_cores(timing_job_t *job, sim_tick_t tick) {
+    dev_timing_t *timing = job->timing;
+    const dev_launch_t *launch = &job->placed;
     uint32_t taker = 0;
-    timing->takers = 0;
-    for (uint32_t c = 0; c < timing->machine.cores; c++) {
-        timing->takers += (uint32_t)(launch->core_mask[c / 64] >> (c % 64)) & 1u;
-    }
-    timing->cores_left = 0;
+    find_dma_semaphores(job);
+    job->takers = 0;
+    for (uint32_t c = 0; c < timing->machine.cores; c++) job->takers += (uint32_t)(launch->core_mask[c / 64] >> (c % 64)) & 1u;
+    job->cores_left = 0;
     for (uint32_t c = 0; c < timing->machine.cores; c++) {
         if (((launch->core_mask[c / 64] >> (c % 64)) & 1u) == 0) continue;
         timing_core_t *core = &timing->core[c];
-        if (taker >= timing->instances) break;
+        if (taker >= job->instances) break;
+        core->job = job;
         core->next_instance = taker++;
         core->num_queues = launch->program->header.num_queues;
         for (uint32_t q = 0; q < core->num_queues; q++) queue_prepare(core, q);
-        timing->cores_left++;
-        sim_event_schedule(timing->engine, &core->start_event,
-                           sim_clock_tick(&core->cls->core_clock, core->cls->instance_cycles));
+        job->cores_left++;
+        const sim_clock_t *clock = &core->cls->core_clock;
+        uint64_t cycle = sim_clock_cycle_up(clock, tick) + core->cls->instance_cycles;
+        sim_event_schedule(timing->engine, &core->start_event, sim_clock_tick(clock, cycle));
     }
-}
-
-/* --- records -------------------------------------------------------------------------------------------------------- */
-
-static sim_status_t record_begin(dev_timing_t *timing, dev_record_t *record, const char *name) {
-    memset(record, 0, sizeof *record);
-    snprintf(record->name, sizeof record->name, "%s", name);
-    record->cause_ticks = calloc((size_t)timing->engines * SIM_CAUSE_COUNT, sizeof *record->cause_ticks);
-    timing->record = record;
-    return record->cause_ticks == NULL ? SIM_ERROR_OUT_OF_MEMORY : SIM_OK;
-}
-
-static void record_end(dev_timing_t *timing, dev_record_t *record, sim_tick_t duration) {
-    const sim_dram_stats_t *stats = sim_dram_stats(timing->dram);
-    record->duration_ticks = duration;
-    record->bus_read_bytes = stats->read_bytes;
-    record->bus_written_bytes = stats->write_bytes;
-    record->row_hits = stats->row_hits;
-    record->row_closed = stats->row_closed;
-    record->row_conflicts = stats->row_conflicts;
-    timing_energy_end(timing, record);
-    for (uint32_t e = 0; e < timing->engines; e++) {
-        book(timing, e, duration, SIM_CAUSE_IDLE);
-        memcpy(&record->cause_ticks[e * SIM_CAUSE_COUNT], timing->books[e].cause, sizeof timing->books[e].cause);
-    }
-    timing->record = NULL;
-}
-
-void dev_record_free(dev_record_t *record) {
-    free(record->cause_ticks);
-    free(record->slice);
-    record->cause_ticks = NULL;
-    record->slice = NULL;
-    record->num_slices = 0;
-}
-
-bool dev_record_equal(const dev_record_t *a, const dev_record_t *b, uint32_t engines) {
-    return a->duration_ticks == b->duration_ticks && a->macs == b->macs && a->padded_macs == b->padded_macs &&
-           a->dram_read_bytes == b->dram_read_bytes && a->dram_written_bytes == b->dram_written_bytes &&
-           a->bus_read_bytes == b->bus_read_bytes && a->bus_written_bytes == b->bus_written_bytes &&
-           a->row_hits == b->row_hits && a->row_closed == b->row_closed && a->row_conflicts == b->row_conflicts &&
-           a->insns == b->insns && a->vector_elems == b->vector_elems &&
-           memcmp(a->energy_fj, b->energy_fj, sizeof a->energy_fj) == 0 &&
-           memcmp(a->cause_ticks, b->cause_ticks, (size_t)engines * SIM_CAUSE_COUNT * sizeof *a->cause_ticks) == 0;
-}
-
-static sim_status_t deadlocked(dev_timing_t *timing, sim_error_t *err) {
-    char text[600];
-    size_t used = 0;
-    for (uint32_t c = 0; c < timing->machine.cores && used < sizeof text - 200; c++) {
-        const timing_core_t *core = &timing->core[c];
-        if (core->instance == INSTANCE_NONE) continue;
-        for (uint32_t q = 0; q < core->num_queues && used < sizeof text - 200; q++) {
-            const timing_queue_t *queue = &core->queue[q];
-            if (queue->stage != TIMING_WAIT_SEM) continue;
-            char name[16], sem[80];
-            dev_queue_name(queue->section, name);
-            dev_semaphore_name(timing->placed.program, queue->waiting_sem, sem);
-            used += (size_t)snprintf(text + used, sizeof text - used, "\n  core %u %s insn %u waits for semaphore %s, it is %lld", c,
-                                     name, (uint32_t)(queue->insn - timing->placed.program->insn), sem,
-                                     (long long)core->sem[queue->waiting_sem]);
-        }
-    }
-    return sim_error_set(err, SIM_ERROR_DEADLOCK, "%s: deadlock in the timing engine:%s", timing->placed.program->header.name, text);
-}
-
-sim_status_t dev_timing_run(dev_timing_t *timing, const dev_launch_t *launch, const dev_placement_t *placement,
-                            const dev_exec_t *rows, bool with_slices, dev_record_t *out_record, sim_error_t *err) {
-    sim_status_t status = record_begin(timing, out_record, launch->program->header.name);
-    if (status != SIM_OK) return sim_error_set(err, status, "no memory for a timing record");
-    timing->launch = launch;
-    timing->placement = placement;
-    timing->rows = rows;
-    timing->with_slices = with_slices;
-    timing->placed = *launch;
-    for (uint32_t a = 0; a < launch->program->header.num_args; a++) {
-        if (launch->program->header.arg_kind[a] != VNPU_ARG_SCALAR) timing->placed.arg[a] = placement->address[a];
-    }
-    timing->instances = launch->grid[0] * launch->grid[1];
-    timing_reset(timing);
-    find_dma_semaphores(timing);
-    uint64_t before = sim_engine_dispatched(timing->engine);
-    start_cores(timing);
-    sim_engine_run(timing->engine);
-    out_record->events = sim_engine_dispatched(timing->engine) - before;
-    if (timing->cores_left != 0) {
-        status = deadlocked(timing, err);
-        record_end(timing, out_record, sim_now(timing->engine));
-        dev_record_free(out_record);
-        return status;
-    }
-    record_end(timing, out_record, timing->finished);
-    out_record->key[0] = placement->key[0];
-    out_record->key[1] = placement->key[1];
-    return SIM_OK;
-}
-
-static void move_op(sim_dma_op_t *op, sim_dma_kind_t kind, uint64_t base, uint64_t bytes) {
-    memset(op, 0, sizeof *op);
-    op->kind = kind;
-    op->base = base;
-    op->run_bytes = bytes;
-    op->sram_bytes = bytes;
-}
-
-static void book_move(dev_timing_t *timing, uint32_t engine, const sim_op_t *op) {
-    book(timing, engine, op->start, SIM_CAUSE_ISSUE);
-    for (uint32_t c = 0; c < SIM_CAUSE_COUNT; c++) timing->books[engine].cause[c] += op->cause[c];
-    timing->books[engine].booked_to = op->end;
-}
-
-sim_status_t dev_timing_move(dev_timing_t *timing, uint64_t src, uint64_t dst, uint64_t bytes, bool is_copy,
-                             dev_record_t *out_record, sim_error_t *err) {
-    sim_status_t status = record_begin(timing, out_record, is_copy ? "copy" : "fill");
-    if (status != SIM_OK) return sim_error_set(err, status, "no memory for a timing record");
-    timing_reset(timing);
-    timing_core_t *core = &timing->core[0];
-    uint32_t writer = core->cls->dma_queues > 1 ? 1 : 0;
-    sim_dma_op_t read, write;
-    sim_tick_t duration = 0;
-    if (is_copy) {
-        move_op(&read, SIM_DMA_READ, src, bytes);
-        timing_energy_dma(core, &read);
-        sim_dma_submit(core->dma[0], &read);
-        out_record->dram_read_bytes = bytes;
-    }
-    move_op(&write, SIM_DMA_WRITE, dst, bytes);
-    timing_energy_dma(core, &write);
-    sim_dma_submit(core->dma[writer], &write);
-    out_record->dram_written_bytes = bytes;
-    sim_engine_run(timing->engine);
-    if (is_copy) {
-        book_move(timing, dma_engine(core, 0), &read.op);
-        duration = read.op.done;
-    }
-    book_move(timing, dma_engine(core, writer), &write.op);
-    if (write.op.done > duration) duration = write.op.done;
-    record_end(timing, out_record, duration);
-    return SIM_OK;
 }
 
 /* --- creation ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t engines_of(const dev_class_t *cls) { return (cls->has_matrix ? 2 : 1) + cls->dma_queues; }
+uint32_t timing_engines_of(const dev_class_t *cls) { return (cls->has_matrix ? 2 : 1) + cls->dma_queues; }
 
 static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
     timing_core_t *core = &timing->core[index];
@@ -515,7 +395,7 @@ static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
     core->timing = timing;
     core->cls = cls;
     core->index = index;
-    core->first_engine = index == 0 ? 0 : core[-1].first_engine + engines_of(core[-1].cls);
+    core->first_engine = index == 0 ? 0 : core[-1].first_engine + timing_engines_of(core[-1].cls);
     sim_event_init(&core->start_event, SIM_PHASE_ISSUE, instance_start);
     sim_share_init(&core->sram, timing->engine, &cls->core_clock, cls->sram_bytes_per_cycle);
     sim_share_init(&core->acc, timing->engine, &cls->core_clock, cls->acc_bytes_per_cycle);
@@ -537,7 +417,7 @@ sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t 
     dev_timing_t *timing = calloc(1, sizeof *timing);
     if (timing == NULL) return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no memory for the timing engine");
     timing->machine = *machine;
-    for (uint32_t c = 0; c < machine->num_classes; c++) timing->engines += machine->cls[c].cores * engines_of(&machine->cls[c]);
+    for (uint32_t c = 0; c < machine->num_classes; c++) timing->engines += machine->cls[c].cores * timing_engines_of(&machine->cls[c]);
     timing->core = calloc(machine->cores, sizeof *timing->core);
     timing->books = calloc(timing->engines, sizeof *timing->books);
     sim_status_t status = timing->core == NULL || timing->books == NULL ? SIM_ERROR_OUT_OF_MEMORY : SIM_OK;
@@ -576,6 +456,11 @@ void dev_timing_destroy(dev_timing_t *timing) {
     sim_noc_destroy(timing->noc);
     sim_dram_destroy(timing->dram);
     sim_engine_destroy(timing->engine);
+    for (uint32_t j = 0; j < timing->job_room; j++) {
+        if (timing->job[j] != NULL) dev_record_free(&timing->job[j]->record);
+        free(timing->job[j]);
+    }
+    free(timing->job);
     free(timing->books);
     free(timing->core);
     free(timing);
@@ -589,7 +474,7 @@ void dev_timing_engine_name(const dev_timing_t *timing, uint32_t engine, char te
     const timing_core_t *core = &timing->core[c];
     if (engine < vector_engine(core)) snprintf(text, 32, "core%u.matrix", c);
     else if (engine == vector_engine(core)) snprintf(text, 32, "core%u.vector", c);
-    else snprintf(text, 32, "core%u.dma%u", c, engine - dma_engine(core, 0));
+    else snprintf(text, 32, "core%u.dma%u", c, engine - timing_dma_engine(core, 0));
 }
 
 uint64_t dev_timing_dram_peak(const dev_timing_t *timing) { return sim_dram_peak_bytes_per_s(timing->dram); }

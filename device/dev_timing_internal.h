@@ -10,8 +10,11 @@
 #include "sim/sim_share.h"
 #include "sim/sim_vector.h"
 
+#define INSTANCE_NONE UINT32_MAX
+
 typedef struct timing_queue timing_queue_t;
 typedef struct timing_core timing_core_t;
+typedef struct timing_job timing_job_t;
 
 /* An instruction between issue and the delivery of its signals. */
 typedef struct timing_slot {
@@ -67,6 +70,7 @@ typedef struct timing_books {
 struct timing_core {
     dev_timing_t *timing;
     const dev_class_t *cls; /* in timing->machine */
+    timing_job_t *job; /* whose instances it runs, or ran last in this epoch */
     uint32_t index;
     uint32_t first_engine; /* matrix if the class has it, vector, DMA */
     sim_share_t sram, acc;
@@ -76,6 +80,7 @@ struct timing_core {
     timing_queue_t queue[VNPU_MAX_QUEUES];
     uint32_t num_queues, active_queues; /* active: stream not ended */
     uint32_t in_flight;                 /* operations not done and signals not delivered */
+    uint32_t unfinished;                /* operations not done */
     int64_t sem[VNPU_MAX_SEMS];
     timing_queue_t *sem_waiter[VNPU_MAX_SEMS];
     sim_event_t start_event;
@@ -83,6 +88,29 @@ struct timing_core {
     uint32_t next_instance; /* UINT32_MAX: none left */
     uint32_t grid_pos[VNPU_MAX_AXES];
     dev_view_t weights; /* what the array holds since its last product; count 0: nothing */
+};
+
+/* A launch, or a copy or fill inside DRAM, of the epoch. */
+struct timing_job {
+    dev_timing_t *timing;
+    const dev_class_t *cls;     /* of its cores */
+    const dev_launch_t *launch; /* NULL: a copy or fill */
+    dev_launch_t placed;        /* the launch with timing addresses as arguments */
+    const dev_row_set_t *rows;
+    uint32_t instances, takers; /* takers: cores in the mask */
+    uint32_t cores_left;        /* with instances to run */
+    sim_tick_t start, end;
+    bool has_ended;
+    timing_job_t *next_ended;
+    dev_record_t record;
+    uint32_t slice_capacity;
+    bool with_slices;
+    uint8_t sem_from_dma[VNPU_MAX_SEMS]; /* some DMA queue signals it */
+    sim_energy_counts_t actions[VNPU_ENERGY_PARTS];
+    /* a copy or fill */
+    uint32_t core, ops_left;
+    sim_dma_op_t read, write;
+    sim_event_t start_event;
 };
 
 struct dev_timing {
@@ -93,20 +121,9 @@ struct dev_timing {
     timing_core_t *core;   /* machine.cores */
     timing_books_t *books; /* one per engine */
     uint32_t engines;
-    /* the launch being timed */
-    const dev_launch_t *launch;
-    const dev_placement_t *placement;
-    const dev_exec_t *rows;
-    dev_launch_t placed; /* the launch with timing addresses as arguments */
-    uint32_t instances, takers; /* takers: cores in the mask */
-    uint32_t cores_left;
-    sim_tick_t finished;
-    dev_record_t *record;
-    bool with_slices;
-    uint32_t slice_capacity;
-    uint8_t sem_from_dma[VNPU_MAX_SEMS]; /* some DMA queue signals it */
-    sim_energy_counts_t actions[DEV_MAX_CLASSES][VNPU_ENERGY_PARTS]; /* of the launch being timed; of the chip's parts: class 0's */
-    bool failed;
+    timing_job_t **job; /* of the epoch, in the order of their starts; their memory stays for the next one */
+    uint32_t num_jobs, job_room;
+    timing_job_t *ended, *ended_tail; /* not yet told to the caller */
 };
 
 /* dev_timing_ops.c: fills and submits the unit operation of the queue's head instruction. False: it has nothing to do
@@ -115,13 +132,22 @@ bool timing_submit(timing_queue_t *queue, timing_slot_t *slot);
 bool timing_unit_ready(const timing_queue_t *queue);
 
 /* dev_timing_energy.c: an operation about to be submitted; the record's energy at the end. */
-void timing_energy_matrix(timing_core_t *core, const sim_matrix_op_t *op, vnpu_dtype_t dtype);
-void timing_energy_vector(timing_core_t *core, const sim_vector_op_t *op, uint64_t elems);
-void timing_energy_dma(timing_core_t *core, const sim_dma_op_t *op);
-void timing_energy_end(dev_timing_t *timing, dev_record_t *record);
+void timing_energy_matrix(timing_job_t *job, const sim_matrix_op_t *op, vnpu_dtype_t dtype);
+void timing_energy_vector(timing_job_t *job, const sim_vector_op_t *op, uint64_t elems);
+void timing_energy_dma(timing_job_t *job, const sim_dma_op_t *op);
+/* After the last event: what DRAM and interconnect counted goes to the jobs of the epoch, and every record gets its energy. */
+void timing_energy_end(dev_timing_t *timing);
 
 /* dev_timing.c */
 void timing_op_end(sim_engine_t *engine, sim_op_t *op);
 void timing_op_done(sim_engine_t *engine, sim_op_t *op);
+/* Deals the instances of a launch to its cores; they start core.instance_cycles after `tick`. */
+void timing_start_cores(timing_job_t *job, sim_tick_t tick);
+uint32_t timing_engines_of(const dev_class_t *cls); /* engines of one core */
+uint32_t timing_dma_engine(const timing_core_t *core, uint32_t queue);
+void timing_book(dev_timing_t *timing, uint32_t engine, sim_tick_t upto, sim_cause_t cause);
+
+/* dev_timing_job.c: the last instance has ended, its signals are delivered. */
+void timing_job_ended(timing_job_t *job);
 
 #endif

@@ -33,8 +33,8 @@ static sim_vector_class_t binary_class(uint8_t func) {
 }
 
 static void view_of(const timing_queue_t *queue, uint16_t index, dev_view_t *view) {
-    const dev_timing_t *timing = queue->core->timing;
-    dev_view_make(view, &timing->placed.program->ap[index], &queue->cursor, &timing->placed, queue->core->grid_pos);
+    const dev_launch_t *placed = &queue->core->job->placed;
+    dev_view_make(view, &placed->program->ap[index], &queue->cursor, placed, queue->core->grid_pos);
 }
 
 /* What a view costs at the ports of its memory. A broadcast dimension (stride 0) is read once. */
@@ -65,7 +65,6 @@ static bool holds_weights(timing_core_t *core, const dev_view_t *weights, bool w
 }
 
 static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
-    dev_timing_t *timing = queue->core->timing;
     const vnpu_insn_t *insn = queue->insn;
     dev_view_t a, b, c;
     view_of(queue, insn->src[0], &a);
@@ -92,9 +91,9 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     }
     if (cls->acc_banks.has_conflicts) op->out = port_use(cls, &c);
     const sim_matrix_spec_t *spec = &cls->matrix;
-    timing->record->macs += (uint64_t)op->m * op->k * op->n;
-    timing->record->padded_macs += sim_matrix_padded_macs(spec, op->m, op->k, op->n);
-    timing_energy_matrix(queue->core, op, a.dtype);
+    queue->core->job->record.macs += (uint64_t)op->m * op->k * op->n;
+    queue->core->job->record.padded_macs += sim_matrix_padded_macs(spec, op->m, op->k, op->n);
+    timing_energy_matrix(queue->core->job, op, a.dtype);
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;
     op->op.owner = slot;
@@ -138,7 +137,6 @@ static void vector_classes(const vnpu_insn_t *insn, sim_vector_op_t *op) {
 }
 
 static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
-    dev_timing_t *timing = queue->core->timing;
     const vnpu_insn_t *insn = queue->insn;
     sim_vector_op_t *op = &slot->op.vector;
     memset(op, 0, sizeof *op);
@@ -158,8 +156,8 @@ static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
     }
     vector_classes(insn, op);
     merge_views(view, shaped, &op->outer, &op->inner);
-    timing->record->vector_elems += op->outer * op->inner;
-    timing_energy_vector(queue->core, op, op->outer * op->inner);
+    queue->core->job->record.vector_elems += op->outer * op->inner;
+    timing_energy_vector(queue->core->job, op, op->outer * op->inner);
     /* Several short rows share a vector: the operand ports gather rows (docs/timing.md). */
     uint64_t lanes = queue->core->cls->vector.lanes;
     if (op->inner * 2 <= lanes && op->outer > 1) {
@@ -209,11 +207,12 @@ static void walk_runs(const dev_view_t *view, bool keeps_rows, sim_dma_op_t *op)
 
 static void dram_rows(timing_queue_t *queue, timing_slot_t *slot, const dev_view_t *table, uint16_t ap_index, uint64_t n) {
     dev_timing_t *timing = queue->core->timing;
-    const vnpu_ap_t *ap = &timing->placed.program->ap[ap_index];
-    uint64_t shift = timing->placed.arg[ap->arg] - timing->launch->arg[ap->arg];
+    const timing_job_t *job = queue->core->job;
+    const vnpu_ap_t *ap = &job->placed.program->ap[ap_index];
+    uint64_t shift = job->placed.arg[ap->arg] - job->launch->arg[ap->arg];
     dev_rows_t list = {NULL, n};
-    if (timing->rows != NULL) {
-        list = dev_exec_rows(timing->rows, queue->core->instance, queue->section_index, queue->row_lists);
+    if (job->rows != NULL) {
+        list = dev_row_set_get(job->rows, queue->core->instance, queue->section_index, queue->row_lists);
     }
     queue->row_lists++;
     if (list.count > slot->row_capacity) {
@@ -235,13 +234,12 @@ static void dram_rows(timing_queue_t *queue, timing_slot_t *slot, const dev_view
     for (uint32_t d = 1; d < table->ndims; d++) op->run_bytes *= table->size[d];
 }
 
-static void count_dram(dev_timing_t *timing, const sim_dma_op_t *op, uint64_t bytes) {
-    if (op->kind == SIM_DMA_READ || op->accumulate) timing->record->dram_read_bytes += bytes;
-    if (op->kind == SIM_DMA_WRITE) timing->record->dram_written_bytes += bytes;
+static void count_dram(dev_record_t *record, const sim_dma_op_t *op, uint64_t bytes) {
+    if (op->kind == SIM_DMA_READ || op->accumulate) record->dram_read_bytes += bytes;
+    if (op->kind == SIM_DMA_WRITE) record->dram_written_bytes += bytes;
 }
 
 static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
-    dev_timing_t *timing = queue->core->timing;
     const vnpu_insn_t *insn = queue->insn;
     sim_dma_op_t *op = &slot->op.dma;
     memset(op, 0, sizeof *op);
@@ -264,11 +262,11 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         dram_rows(queue, slot, is_gather ? &src : &dst, is_gather ? insn->src[0] : insn->dst, index.count);
         const dev_view_t *local = is_gather ? &dst : &src;
         op->sram_bytes = local->count * local->elem_bytes + index.count * index.elem_bytes;
-        count_dram(timing, op, op->row_count * op->run_bytes);
+        count_dram(&queue->core->job->record, op, op->row_count * op->run_bytes);
     } else {
         const dev_view_t *far = reads_dram ? &src : &dst;
         walk_runs(far, queue->core->cls->dma.keeps_rows, op);
-        count_dram(timing, op, far->count * far->elem_bytes);
+        count_dram(&queue->core->job->record, op, far->count * far->elem_bytes);
         op->sram_bytes = 0;
         if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(queue->core->cls, &dst);
         if (has_source && src.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(queue->core->cls, &src);
@@ -277,7 +275,7 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;
     op->op.owner = slot;
-    timing_energy_dma(queue->core, op);
+    timing_energy_dma(queue->core->job, op);
     sim_dma_submit(queue->core->dma[queue->section->index], op);
     return true;
 }

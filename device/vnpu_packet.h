@@ -2,8 +2,8 @@
  * The command path: packets that a client writes, completions that the chip writes, and the shared memory that holds
  * both. Fixed little-endian layout; each side copies a packet before it looks at it.
  *
- * A client has one packet ring and executes in submission order (seq 1, 2, ...): a packet's stream field orders it for
- * events and profiling, its host clock places it in simulated time. Memory, module and query requests are packets too, so
+ * A client has one packet ring; values are computed in submission order (seq 1, 2, ...). In simulated time a packet's stream and
+ * the events that it waits for order it, and its host clock says when it arrives. Memory, module and query requests are packets too, so
  * that they are ordered with the work around them.
  */
 #ifndef VNPU_PACKET_H
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define VNPU_PROTOCOL_VERSION 1u
+#define VNPU_PROTOCOL_VERSION 2u
 #define VNPU_RING_SLOTS 4096u          /* 64-byte slots of the packet ring, a power of two */
 #define VNPU_COMPLETION_SLOTS 4096u    /* completions: a packet is not submitted before completion seq - 4096 was read */
 #define VNPU_STAGING_CHUNK (512u * 1024u)
@@ -45,10 +45,14 @@ typedef enum vnpu_packet_type {
     VNPU_PACKET_RESET = 18,        /* clears a sticky error */
     VNPU_PACKET_MACHINE = 19,      /* blob VNPU_BLOB_MACHINE (vnpu_machine_t, one per class), VNPU_BLOB_CONFIG (text); value = their sizes */
     VNPU_PACKET_MEASURE = 20,      /* measured memory bandwidth (sim_probe.h), bytes/s: value[0] a stream, value[1] random reads */
+    VNPU_PACKET_TIME = 21, /* mem.address = vnpu_time_of_t, mem.bytes = which: value[0] = ps at which it ends, as known now */
     VNPU_PACKET_TYPE_COUNT
 } vnpu_packet_type_t;
 
 typedef enum vnpu_blob { VNPU_BLOB_ERROR = 1, VNPU_BLOB_PROFILE = 2, VNPU_BLOB_MACHINE = 3, VNPU_BLOB_CONFIG = 4 } vnpu_blob_t;
+
+/* What VNPU_PACKET_TIME asks for. A packet that ended long ago, or failed, may answer 0; an event's record never forgets. */
+typedef enum vnpu_time_of { VNPU_TIME_OF_ALL = 0, VNPU_TIME_OF_STREAM = 1, VNPU_TIME_OF_PACKET = 2 } vnpu_time_of_t;
 
 enum {
     VNPU_PACKET_BARRIER = 1u << 0, /* starts when its stream has drained; on by default */
@@ -96,7 +100,7 @@ typedef struct vnpu_packet {
     uint64_t seq;
     uint64_t host_clock_ps; /* virtual host clock at submission */
     uint32_t tag;           /* the client's label, returned in profiles */
-    uint32_t reserved;
+    uint32_t core;          /* copy inside DRAM, fill: the core whose DMA queues do it */
     union {
         vnpu_packet_kernel_t kernel;
         vnpu_packet_copy_t copy;
@@ -106,12 +110,21 @@ typedef struct vnpu_packet {
 } vnpu_packet_t;
 static_assert(sizeof(vnpu_packet_t) == 64, "packet");
 
+/*
+ * Values are complete when a completion is published; its times are those that follow from the packets up to it. A later packet of
+ * another stream may overlap with work that it finds in flight: its own completion is then RETIMED, and the end of every earlier
+ * packet that the client takes for later than this packet's host clock is to be asked for again (VNPU_PACKET_TIME).
+ */
+#define VNPU_TIME_OPEN UINT64_MAX
+enum { VNPU_COMPLETION_RETIMED = 1u << 0 };
+
 typedef struct vnpu_completion {
     uint64_t seq;
     int32_t status;    /* sim_status_t */
-    uint32_t inline_bytes; /* D2H of at most 24 bytes: data is in value[] */
+    uint16_t inline_bytes; /* D2H of at most 24 bytes: data is in value[] */
+    uint16_t flags;        /* VNPU_COMPLETION_* bits */
     uint64_t start_ps; /* simulated time on the chip's clock, from the creation of the client */
-    uint64_t end_ps;
+    uint64_t end_ps;   /* VNPU_TIME_OPEN: it hangs on what other streams bring; VNPU_PACKET_TIME tells it */
     uint64_t value[4];
 } vnpu_completion_t;
 static_assert(sizeof(vnpu_completion_t) == 64, "completion");

@@ -109,6 +109,14 @@ VNPU_API vnpu_status_t vnpu_memset(vnpu_addr_t dst, uint64_t pattern, uint32_t w
 
 /* --- streams and events ------------------------------------------------------------------------------------------- */
 VNPU_API vnpu_status_t vnpu_stream_create(int device, int priority, vnpu_stream_t *out_stream);
+/*
+ * Work of different streams overlaps in time where it uses different parts of the chip: kernels, copies inside DRAM and fills on
+ * disjoint cores share DRAM and interconnect; copies over the link run beside all of them, one at a time in each direction.
+ * set_cores: launches of the stream that name no cores, and no other class, run on these (bit c: core c, all of one class; 0: every worker
+ * core, as at first), its copies inside DRAM and fills are done by the lowest of them. INVALID_VALUE names cores that do not compute.
+ * Applies to what is submitted later.
+ */
+VNPU_API vnpu_status_t vnpu_stream_set_cores(vnpu_stream_t stream, uint64_t core_mask);
 VNPU_API vnpu_status_t vnpu_stream_destroy(vnpu_stream_t stream); /* returns at once; queued work completes */
 VNPU_API vnpu_status_t vnpu_stream_synchronize(vnpu_stream_t stream);
 /* VNPU_OK when everything submitted has completed by the virtual host clock, else VNPU_ERROR_NOT_READY; costs host.query. */
@@ -132,7 +140,7 @@ typedef struct vnpu_launch_config {
     uint32_t size;    /* sizeof(vnpu_launch_config_t) */
     uint32_t grid[2]; /* instances, >= 1 each */
     uint32_t tag;     /* label in profiles, 0: none */
-    uint64_t core_mask; /* bit c: core c, all of one class; 0: every worker core of the class */
+    uint64_t core_mask; /* bit c: core c, all of one class; 0: the stream's cores */
     vnpu_stream_t stream;
     uint32_t core_class; /* c + 1: class c; 0: that of the mask, or else the first class whose cores can run the program */
     uint32_t reserved;   /* 0 */

@@ -172,6 +172,8 @@ static void clear_run(vnpu__device_t *device) {
     device->read_seq = device->tail = 0;
     device->staging_head = device->staging_tail = 0;
     device->clock_ps = device->max_end_ps = 0;
+    device->last_stream_id = 0;
+    device->switch_seq = 0;
     memset(device->inflight, 0, sizeof device->inflight);
     device->fault = device->failure = VNPU_OK;
     device->is_fault_reported = device->is_lost = device->is_loss_reported = false;
@@ -375,10 +377,10 @@ vnpu_status_t vnpu_device_synchronize(int device_index) {
         return status;
     }
     device->clock_ps += device->machine.host_sync_ps;
-    uint64_t last = device->next_seq - 1;
-    status = vnpu__wait(device, last);
+    uint64_t last = device->next_seq - 1, end_ps = 0;
+    status = vnpu__all_end(device, &end_ps);
     if (status == VNPU_OK) {
-        vnpu__advance_to(device, device->max_end_ps);
+        vnpu__advance_to(device, end_ps);
         status = vnpu__async_status(device, last);
     }
     return vnpu__leave(device, status);
@@ -391,9 +393,10 @@ vnpu_status_t vnpu_device_reset(int device_index) {
         return status;
     }
     device->clock_ps += device->machine.host_sync_ps;
-    status = vnpu__wait(device, device->next_seq - 1);
+    uint64_t end_ps = 0;
+    status = vnpu__all_end(device, &end_ps);
     if (status == VNPU_OK) {
-        vnpu__advance_to(device, device->max_end_ps);
+        vnpu__advance_to(device, end_ps);
         vnpu__request_t request = {.packet = {.type = VNPU_PACKET_RESET}};
         vnpu_completion_t done;
         status = vnpu__call(device, &request, &done);

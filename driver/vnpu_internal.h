@@ -57,7 +57,7 @@ void vnpu__table_remove(vnpu__table_t *table, void *object);
 /* --- objects --- */
 typedef struct vnpu__point {
     uint64_t seq, end_ps;
-} vnpu__point_t; /* end_ps holds once seq <= read_seq */
+} vnpu__point_t; /* end_ps holds once seq <= read_seq; VNPU_TIME_OPEN: the chip has to be asked */
 
 typedef struct vnpu__stream {
     vnpu__object_t object;
@@ -65,14 +65,15 @@ typedef struct vnpu__stream {
     int priority;
     uint64_t count;       /* timed packets so far */
     uint64_t last_seq;    /* of the last one */
-    uint64_t last_end_ps; /* latest end read */
+    uint64_t last_end_ps; /* latest end read, or VNPU_TIME_OPEN */
     vnpu__point_t *point; /* of the last queue_depth packets */
+    uint64_t core_mask;   /* of launches that name no cores, 0: every worker core */
 } vnpu__stream_t;
 
 typedef struct vnpu__event {
     vnpu__object_t object;
-    uint64_t seq; /* of the record, 0: never recorded */
-    uint64_t end_ps;
+    uint64_t seq;    /* of the record, 0: never recorded */
+    uint64_t end_ps; /* or VNPU_TIME_OPEN */
 } vnpu__event_t;
 
 typedef struct vnpu__module {
@@ -94,6 +95,7 @@ typedef struct vnpu__inflight {
     vnpu__ticket_t *ticket;
     uint32_t stream_generation, event_generation;
     uint64_t position;    /* of the packet in its stream */
+    uint64_t clock_ps;    /* at its submission */
     uint64_t staging_end; /* staging in front of this cursor is free, 0: none used */
 } vnpu__inflight_t;
 
@@ -159,7 +161,9 @@ struct vnpu__device {
     uint64_t next_seq, read_seq, tail;
     uint64_t staging_head, staging_tail; /* byte cursors of the H2D staging ring */
     uint64_t clock_ps;                   /* virtual host clock */
-    uint64_t max_end_ps;                 /* over every timed packet read */
+    uint64_t max_end_ps;                 /* over every timed packet read, or VNPU_TIME_OPEN */
+    uint32_t last_stream_id;             /* of the timed packet submitted last */
+    uint64_t switch_seq; /* latest timed packet of another stream than the one before it */
     vnpu__inflight_t inflight[VNPU_COMPLETION_SLOTS];
     bool is_reading_out,
         is_loading; /* staging-out and the chip's image buffer have one user at a time */
@@ -212,6 +216,13 @@ typedef struct vnpu__request {
 vnpu_status_t vnpu__submit(vnpu__device_t *device, vnpu__request_t *request, uint64_t *out_seq);
 /* Waits until `seq` is done. Statuses of packets are not looked at. */
 vnpu_status_t vnpu__wait(vnpu__device_t *device, uint64_t seq);
+/* What the stream, everything, or the event ends at by what was submitted up to now: waits (wall time) for all of it, and asks the
+ * chip where streams overlap. */
+vnpu_status_t vnpu__stream_end(vnpu__device_t *device, vnpu__stream_t *stream, uint64_t *out_ps);
+vnpu_status_t vnpu__all_end(vnpu__device_t *device, uint64_t *out_ps);
+vnpu_status_t vnpu__event_end(vnpu__device_t *device, vnpu__event_t *event, uint64_t *out_ps);
+/* The lowest core of the stream: its copies inside DRAM are done there. */
+uint32_t vnpu__stream_core(const vnpu__stream_t *stream);
 /* submit with a ticket, wait: the completion's status becomes the call's, with the chip's text as
  * detail. */
 vnpu_status_t vnpu__call(vnpu__device_t *device, vnpu__request_t *request,
@@ -238,6 +249,8 @@ void vnpu__advance_to(vnpu__device_t *device, uint64_t ps); /* virtual host cloc
 vnpu_status_t vnpu__find_stream(vnpu__device_t *device, vnpu_stream_t handle,
                                 vnpu__stream_t **out_stream);
 vnpu_status_t vnpu__init_stream(vnpu__device_t *device, vnpu__stream_t *stream);
+/* Refuses a mask that names cores of several classes, or such that do not compute. */
+vnpu_status_t vnpu__check_cores(const vnpu__device_t *device, const char *what, uint64_t core_mask);
 void vnpu__free_objects(vnpu__device_t *device); /* at shutdown: every handle becomes stale */
 vnpu__pinned_t *vnpu__find_pinned(vnpu__device_t *device, const void *pointer, uint64_t bytes);
 void vnpu__free_pinned(vnpu__device_t *device);

@@ -278,6 +278,7 @@ vnpu_status_t vnpu_memcpy_d2d(vnpu_addr_t dst, vnpu_addr_t src, size_t bytes,
         charge_submit(device);
         vnpu__request_t request = copy_request(VNPU_PACKET_COPY_D2D, dst, bytes, stream);
         request.packet.u.copy.host = src;
+        request.packet.core = vnpu__stream_core(stream);
         status = vnpu__submit(device, &request, NULL);
     }
     return vnpu__leave(device, status);
@@ -316,6 +317,7 @@ vnpu_status_t vnpu_memset(vnpu_addr_t dst, uint64_t pattern, uint32_t width, siz
     charge_submit(device);
     vnpu__request_t request = {.packet = {.type = VNPU_PACKET_FILL, .tag = vnpu__thread_tag()},
                                .stream = stream};
+    request.packet.core = vnpu__stream_core(stream);
     request.packet.u.fill =
         (vnpu_packet_fill_t){.device = dst, .count = count, .pattern = pattern, .width = width};
     status = vnpu__submit(device, &request, NULL);

@@ -89,16 +89,36 @@ vnpu_status_t vnpu_module_unload(vnpu_module_t handle) {
     return vnpu__leave(device, status);
 }
 
+/* The class that a mask begins in; 0 for an empty one. */
+static uint32_t class_of_mask(const vnpu__device_t *device, uint64_t core_mask) {
+    uint32_t found = 0;
+    for (uint32_t c = 1; core_mask != 0 && c < device->machine.num_classes; c++) {
+        if (device->class_machine[c].first_core <= (uint32_t)__builtin_ctzll(core_mask)) found = c;
+    }
+    return found;
+}
+
 /* The class that the launch names or that its mask begins in; 0 if it leaves the choice to the device. */
 static uint32_t class_named(const vnpu__device_t *device, const vnpu_launch_config_t *config) {
-    if (config->core_class != 0) return config->core_class - 1;
-    uint32_t named = 0;
-    for (uint32_t c = 1; c < device->machine.num_classes; c++) {
-        uint32_t first = device->class_machine[c].first_core;
-        bool is_beyond = first < 64 && config->core_mask >> first << first == config->core_mask;
-        if (is_beyond) named = c;
-    }
-    return named;
+    return config->core_class != 0 ? config->core_class - 1
+                                   : class_of_mask(device, config->core_mask);
+}
+
+static vnpu_status_t check_mask(const vnpu_machine_t *of, const char *what, uint64_t core_mask) {
+    uint64_t outside = core_mask;
+    for (uint32_t c = of->first_core; c < of->first_core + of->workers && c < 64; c++)
+        outside &= ~(1ull << c);
+    if (outside == 0) return VNPU_OK;
+    return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                      "%s: core mask 0x%llx names other cores than the %u workers from "
+                      "core %u on (class %s)",
+                      what, (unsigned long long)core_mask, of->workers, of->first_core,
+                      of->class_name);
+}
+
+vnpu_status_t vnpu__check_cores(const vnpu__device_t *device, const char *what,
+                                uint64_t core_mask) {
+    return check_mask(&device->class_machine[class_of_mask(device, core_mask)], what, core_mask);
 }
 
 static vnpu_status_t check_cores(const vnpu__device_t *device, const vnpu_launch_config_t *config) {
@@ -110,17 +130,17 @@ static vnpu_status_t check_cores(const vnpu__device_t *device, const vnpu_launch
                           "vnpu_launch: core_class %u (class + 1) of a chip with %u classes",
                           config->core_class, device->machine.num_classes);
     }
-    if (config->core_mask == 0) return VNPU_OK;
-    const vnpu_machine_t *of = &device->class_machine[class_named(device, config)];
-    uint64_t outside = config->core_mask;
-    for (uint32_t c = of->first_core; c < of->first_core + of->workers && c < 64; c++)
-        outside &= ~(1ull << c);
-    if (outside == 0) return VNPU_OK;
-    return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
-                      "vnpu_launch: core mask 0x%llx names other cores than the %u workers from "
-                      "core %u on (class %s)",
-                      (unsigned long long)config->core_mask, of->workers, of->first_core,
-                      of->class_name);
+    return check_mask(&device->class_machine[class_named(device, config)], "vnpu_launch",
+                      config->core_mask);
+}
+
+/* The launch's own cores, or the stream's where they are of the class that it names. */
+static uint64_t cores_of(const vnpu__device_t *device, const vnpu_launch_config_t *config,
+                         const vnpu__stream_t *stream) {
+    if (config->core_mask != 0) return config->core_mask;
+    bool is_its_class = config->core_class == 0 ||
+                        class_of_mask(device, stream->core_mask) == config->core_class - 1;
+    return is_its_class ? stream->core_mask : 0;
 }
 
 static vnpu_status_t check_launch(const vnpu__device_t *device, const vnpu__module_t *module,
@@ -175,7 +195,7 @@ static vnpu_status_t begin_launch(vnpu_packet_type_t type, vnpu_module_t handle,
                                                       .num_args = (uint16_t)num_args,
                                                       .grid = {config->grid[0], config->grid[1]},
                                                       .core_class = (uint16_t)config->core_class,
-                                                      .core_mask = config->core_mask};
+                                                      .core_mask = cores_of(device, config, request->stream)};
     if (num_args > 0) {
         memset(&request->args[num_args / 8 * 8], 0, num_args % 8 != 0 ? 64 : 0);
         memcpy(request->args, args, num_args * sizeof *args);

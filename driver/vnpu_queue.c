@@ -38,9 +38,41 @@ static void note_error(vnpu__device_t *device, const vnpu_completion_t *done, bo
     }
 }
 
+static void reopen(uint64_t *end_ps, uint64_t clock_ps) {
+    if (*end_ps > clock_ps) {
+        *end_ps = VNPU_TIME_OPEN;
+    }
+}
+
+static void reopen_stream(vnpu__stream_t *stream, uint32_t depth, uint64_t clock_ps) {
+    reopen(&stream->last_end_ps, clock_ps);
+    for (uint64_t i = 0; stream->point != NULL && i < min_u64(stream->count, depth); i++) {
+        reopen(&stream->point[i].end_ps, clock_ps);
+    }
+}
+
+/* A packet submitted at clock_ps overlaps with others: what has not ended by then may end at
+ * another time than was told. */
+static void reopen_times(vnpu__device_t *device, uint64_t clock_ps) {
+    uint32_t depth = device->machine.cmd_queue_depth;
+    reopen(&device->max_end_ps, clock_ps);
+    reopen_stream(&device->default_stream, depth, clock_ps);
+    for (uint32_t i = 0; i < device->streams.count; i++) {
+        if (device->streams.object[i]->is_live) {
+            reopen_stream((vnpu__stream_t *)device->streams.object[i], depth, clock_ps);
+        }
+    }
+    for (uint32_t i = 0; i < device->events.count; i++) {
+        reopen(&((vnpu__event_t *)device->events.object[i])->end_ps, clock_ps);
+    }
+}
+
 static void settle(vnpu__device_t *device, const vnpu_completion_t *done) {
     vnpu__inflight_t *inflight = &device->inflight[done->seq % VNPU_COMPLETION_SLOTS];
     vnpu__stream_t *stream = inflight->stream;
+    if ((done->flags & VNPU_COMPLETION_RETIMED) != 0) {
+        reopen_times(device, inflight->clock_ps);
+    }
     if (stream != NULL) {
         device->max_end_ps = max_u64(device->max_end_ps, done->end_ps);
         if (stream->object.generation == inflight->stream_generation) {
@@ -181,22 +213,105 @@ vnpu_status_t vnpu__answer_status(vnpu__device_t *device, const vnpu_completion_
                            : vnpu__fail(status, "%s", has_text ? text : "no details");
 }
 
+/* --- times --- */
+
+static vnpu_status_t ask_time(vnpu__device_t *device, vnpu_time_of_t of, uint64_t which,
+                              uint64_t *out_ps) {
+    vnpu__request_t request = {.packet = {.type = VNPU_PACKET_TIME}};
+    request.packet.u.mem.address = of;
+    request.packet.u.mem.bytes = which;
+    vnpu_completion_t done;
+    vnpu_status_t status = vnpu__call(device, &request, &done);
+    *out_ps = status == VNPU_OK ? done.value[0] : 0;
+    return status;
+}
+
+vnpu_status_t vnpu__all_end(vnpu__device_t *device, uint64_t *out_ps) {
+    vnpu_status_t status = vnpu__wait(device, device->next_seq - 1);
+    *out_ps = device->max_end_ps;
+    if (status == VNPU_OK && *out_ps == VNPU_TIME_OPEN) {
+        status = ask_time(device, VNPU_TIME_OF_ALL, 0, out_ps);
+        device->max_end_ps = *out_ps;
+    }
+    return status;
+}
+
+vnpu_status_t vnpu__stream_end(vnpu__device_t *device, vnpu__stream_t *stream, uint64_t *out_ps) {
+    uint32_t generation = stream->object.generation, id = stream->id;
+    vnpu_status_t status = vnpu__wait(device, device->next_seq - 1);
+    bool is_same = stream->object.generation == generation;
+    *out_ps = is_same ? stream->last_end_ps : 0; /* destroyed by another thread: nothing to wait */
+    if (status == VNPU_OK && *out_ps == VNPU_TIME_OPEN) {
+        status = ask_time(device, VNPU_TIME_OF_STREAM, id, out_ps);
+        if (stream->object.generation == generation) {
+            stream->last_end_ps = *out_ps;
+        }
+    }
+    return status;
+}
+
+vnpu_status_t vnpu__event_end(vnpu__device_t *device, vnpu__event_t *event, uint64_t *out_ps) {
+    *out_ps = event->end_ps;
+    if (*out_ps != VNPU_TIME_OPEN) {
+        return VNPU_OK;
+    }
+    uint32_t generation = event->object.generation;
+    uint64_t seq = event->seq;
+    vnpu_status_t status = ask_time(device, VNPU_TIME_OF_PACKET, seq, out_ps);
+    if (event->object.generation == generation && event->seq == seq) {
+        event->end_ps = *out_ps;
+    }
+    return status;
+}
+
 /* --- submission --- */
 
-/* The packet to wait for before the stream can take one more, NO_SEQ if it can. Blocks in simulated
- * time, too. */
-static uint64_t blocked_by_depth(vnpu__device_t *device, const vnpu__request_t *request) {
+/* The oldest packet of a full stream, NULL when it can take one more. */
+static vnpu__point_t *full_stream(const vnpu__device_t *device, const vnpu__request_t *request) {
     const vnpu__stream_t *stream = request->stream;
     uint32_t depth = device->machine.cmd_queue_depth;
     if (stream == NULL || request->is_partial || stream->count < depth) {
+        return NULL;
+    }
+    return &stream->point[stream->count % depth];
+}
+
+/* The packet to wait for before the stream can take one more, NO_SEQ if it can. Blocks in simulated
+ * time, too. With packets of other streams behind the oldest, all of them have a say in when it
+ * ends. */
+static uint64_t blocked_by_depth(vnpu__device_t *device, const vnpu__request_t *request) {
+    const vnpu__point_t *oldest = full_stream(device, request);
+    if (oldest == NULL) {
         return NO_SEQ;
     }
-    const vnpu__point_t *oldest = &stream->point[stream->count % depth];
-    if (oldest->seq > device->read_seq) {
-        return oldest->seq;
+    uint64_t needed = device->switch_seq > oldest->seq ? device->next_seq - 1 : oldest->seq;
+    if (needed > device->read_seq) {
+        return needed;
     }
-    vnpu__advance_to(device, oldest->end_ps);
+    if (oldest->end_ps != VNPU_TIME_OPEN) {
+        vnpu__advance_to(device, oldest->end_ps);
+    }
     return NO_SEQ;
+}
+
+/* Asks for the end of the oldest packet where it is open. *out_has_asked: look at everything again.
+ */
+static vnpu_status_t close_oldest(vnpu__device_t *device, const vnpu__request_t *request,
+                                  bool *out_has_asked) {
+    vnpu__point_t *oldest = full_stream(device, request);
+    *out_has_asked = oldest != NULL && oldest->end_ps == VNPU_TIME_OPEN;
+    if (!*out_has_asked) {
+        return VNPU_OK;
+    }
+    uint64_t seq = oldest->seq, end_ps = 0;
+    uint32_t generation = request->stream->object.generation;
+    vnpu_status_t status = ask_time(device, VNPU_TIME_OF_PACKET, seq, &end_ps);
+    bool is_same = request->stream->object.generation == generation &&
+                   full_stream(device, request) == oldest && oldest->seq == seq;
+    if (is_same) {
+        oldest->end_ps = end_ps;
+    }
+    return status;
 }
 
 static bool ring_is_full(const vnpu__device_t *device, uint32_t slots) {
@@ -235,6 +350,16 @@ static vnpu_status_t make_room(vnpu__device_t *device, const vnpu__request_t *re
                               "the stream was destroyed by another thread");
         }
         uint64_t wait_for = blocked_by_depth(device, request);
+        if (wait_for == NO_SEQ) {
+            bool has_asked;
+            vnpu_status_t status = close_oldest(device, request, &has_asked);
+            if (status != VNPU_OK) {
+                return status;
+            }
+            if (has_asked) {
+                continue;
+            }
+        }
         if (wait_for == NO_SEQ && ring_is_full(device, slots)) {
             /* Half of what is under way: neither one wake-up a packet nor an empty ring. */
             uint64_t pending = device->next_seq - 1 - device->read_seq;
@@ -265,7 +390,8 @@ static void write_slots(vnpu__device_t *device, const vnpu__request_t *request, 
 static void track(vnpu__device_t *device, const vnpu__request_t *request, uint64_t seq,
                   uint64_t staging_end) {
     vnpu__inflight_t *inflight = &device->inflight[seq % VNPU_COMPLETION_SLOTS];
-    *inflight = (vnpu__inflight_t){.ticket = request->ticket, .staging_end = staging_end};
+    *inflight = (vnpu__inflight_t){
+        .ticket = request->ticket, .staging_end = staging_end, .clock_ps = device->clock_ps};
     vnpu__stream_t *stream = request->stream;
     if (stream != NULL && !request->is_partial) {
         inflight->stream = stream;
@@ -275,6 +401,10 @@ static void track(vnpu__device_t *device, const vnpu__request_t *request, uint64
             (vnpu__point_t){.seq = seq};
         stream->count++;
         stream->last_seq = seq;
+        if (stream->id != device->last_stream_id) {
+            device->switch_seq = seq;
+        }
+        device->last_stream_id = stream->id;
     }
     if (request->event != NULL) {
         inflight->event = request->event;

@@ -47,10 +47,10 @@ vnpu_status_t vnpu_sim_host_advance(int device_index, uint64_t ps) {
 /* Waits for everything, as vnpu_device_synchronize does. */
 static vnpu_status_t drain(vnpu__device_t *device) {
     device->clock_ps += device->machine.host_sync_ps;
-    uint64_t last = device->next_seq - 1;
-    vnpu_status_t status = vnpu__wait(device, last);
+    uint64_t last = device->next_seq - 1, end_ps = 0;
+    vnpu_status_t status = vnpu__all_end(device, &end_ps);
     if (status == VNPU_OK) {
-        vnpu__advance_to(device, device->max_end_ps);
+        vnpu__advance_to(device, end_ps);
         status = vnpu__async_status(device, last);
     }
     return status;

@@ -85,6 +85,24 @@ vnpu_status_t vnpu_stream_create(int device_index, int priority, vnpu_stream_t *
     return vnpu__leave(device, VNPU_OK);
 }
 
+vnpu_status_t vnpu_stream_set_cores(vnpu_stream_t handle, uint64_t core_mask) {
+    vnpu__device_t *device;
+    vnpu__stream_t *stream;
+    vnpu_status_t status = enter_stream(handle, false, &device, &stream);
+    if (status != VNPU_OK) {
+        return status;
+    }
+    status = vnpu__check_cores(device, "vnpu_stream_set_cores", core_mask);
+    if (status == VNPU_OK) {
+        stream->core_mask = core_mask;
+    }
+    return vnpu__leave(device, status);
+}
+
+uint32_t vnpu__stream_core(const vnpu__stream_t *stream) {
+    return stream->core_mask == 0 ? 0 : (uint32_t)__builtin_ctzll(stream->core_mask);
+}
+
 vnpu_status_t vnpu_stream_destroy(vnpu_stream_t handle) {
     vnpu__device_t *device;
     vnpu__stream_t *stream;
@@ -108,13 +126,10 @@ vnpu_status_t vnpu_stream_synchronize(vnpu_stream_t handle) {
         return status;
     }
     device->clock_ps += device->machine.host_sync_ps;
-    uint32_t generation = stream->object.generation;
-    uint64_t last = stream->last_seq;
-    status = vnpu__wait(device, last);
-    if (status == VNPU_OK && stream->object.generation == generation) {
-        vnpu__advance_to(device, stream->last_end_ps);
-    }
+    uint64_t last = stream->last_seq, end_ps = 0;
+    status = vnpu__stream_end(device, stream, &end_ps);
     if (status == VNPU_OK) {
+        vnpu__advance_to(device, end_ps);
         status = vnpu__async_status(device, last);
     }
     return vnpu__leave(device, status);
@@ -137,12 +152,10 @@ vnpu_status_t vnpu_stream_query(vnpu_stream_t handle) {
         return status;
     }
     device->clock_ps += device->machine.host_query_ps;
-    uint32_t generation = stream->object.generation;
-    uint64_t last = stream->last_seq;
-    status = vnpu__wait(device, last);
+    uint64_t last = stream->last_seq, end_ps = 0;
+    status = vnpu__stream_end(device, stream, &end_ps);
     if (status == VNPU_OK) {
-        status = readiness(device, last,
-                           stream->object.generation == generation ? stream->last_end_ps : 0);
+        status = readiness(device, last, end_ps);
     }
     return vnpu__leave(device, status);
 }
@@ -179,14 +192,17 @@ static vnpu_status_t resolve_event(vnpu__device_t *device, vnpu_event_t handle,
     }
     do { /* another thread may record it again, or destroy it, meanwhile */
         out_point->seq = event->seq;
-        status = vnpu__wait(device, out_point->seq);
+        status = vnpu__wait(device, device->next_seq - 1); /* later packets may overlap with it */
+        if (status == VNPU_OK) {
+            status = find_event(device, handle, &event);
+        }
+        if (status == VNPU_OK) {
+            status = vnpu__event_end(device, event, &out_point->end_ps);
+        }
         if (status == VNPU_OK) {
             status = find_event(device, handle, &event);
         }
     } while (status == VNPU_OK && event->seq != out_point->seq);
-    if (status == VNPU_OK) {
-        out_point->end_ps = event->end_ps;
-    }
     return status;
 }
 

@@ -23,7 +23,7 @@ struct sim_engine {
     sim_tick_t now;
     uint64_t seq;
     uint64_t dispatched;
-    bool is_running;
+    bool is_running, is_stopped;
     uint8_t phase;
     /*
      * Slot t % WHEEL_SLOTS holds exactly the events of tick t, for now <= t < now + WHEEL_SLOTS,
@@ -298,13 +298,19 @@ bool sim_engine_run_until(sim_engine_t *engine, sim_tick_t limit) {
     engine->is_running = true;
     sim_tick_t tick;
     bool is_left;
-    while ((is_left = next_tick(engine, &tick)) && tick <= limit) {
+    engine->is_stopped = false;
+    while ((is_left = next_tick(engine, &tick)) && tick <= limit && !engine->is_stopped) {
         advance(engine, tick);
         run_tick(engine);
     }
-    if (is_left && limit > engine->now) advance(engine, limit);
+    if (is_left && limit > engine->now && !engine->is_stopped) advance(engine, limit);
     engine->is_running = false;
     return is_left;
+}
+
+void sim_engine_stop(sim_engine_t *engine) {
+    if (!engine->is_running) sim_bug("sim_event", engine->now, "stop without a run");
+    engine->is_stopped = true;
 }
 
 sim_tick_t sim_engine_run(sim_engine_t *engine) {

@@ -68,6 +68,8 @@ void sim_event_cancel(sim_engine_t *engine, sim_event_t *event);
 sim_tick_t sim_engine_run(sim_engine_t *engine);
 /* Runs events with tick <= limit; returns true if events are left. Now becomes min(limit, last event) at the end. */
 bool sim_engine_run_until(sim_engine_t *engine, sim_tick_t limit);
+/* From a handler: the run in progress returns at the end of this tick; `now` stays there. */
+void sim_engine_stop(sim_engine_t *engine);
 
 /*
  * Clock domain: integer cycles, local to the epoch (cycle 0 = tick 0), converted without drift:

@@ -321,6 +321,9 @@ static const sim_key_t KEYS[] = {
     {"cmd", "hardware_queues", SIM_TYPE_COUNT, "4", 1, 64, NULL,
      "Streams that the command processor serves side by side.", false},
 
+    {"epoch", "max_packets", SIM_TYPE_COUNT, "256", 1, 4096, NULL,
+     "Packets that may overlap before the command processor lets all of them drain.", false},
+
     {"host", "submit", SIM_TYPE_PS, NULL, 0, 1000 * MS, NULL,
      "Host time of one submission that is not a launch: copy, fill, event.", false},
     {"host", "launch", SIM_TYPE_PS, NULL, 0, 1000 * MS, NULL,

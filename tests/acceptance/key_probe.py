@@ -207,6 +207,7 @@ class Probe(Device):
         self._driver.vnpu_stream_query(none)
         clock.append(self.host_clock())
         self._streams(address)
+        self._overlap(address)
         self._check(self._driver.vnpu_device_synchronize(0), "synchronize")
         self.numbers["host"] = [*clock, self.host_clock()]
         self._free_all()
@@ -229,6 +230,20 @@ class Probe(Device):
         self.numbers["submitted"] = [self.host_clock()]
         for stream in streams:
             self._check(self._driver.vnpu_stream_destroy(stream), "vnpu_stream_destroy")
+
+    def _overlap(self, address: int) -> None:
+        """Fills of two streams on a core each, side by side; on a chip of one core there is nothing to see."""
+        streams = []
+        for core in range(2):
+            stream = ctypes.c_uint64()
+            self._check(self._driver.vnpu_stream_create(0, 0, ctypes.byref(stream)), "vnpu_stream_create")
+            streams.append(stream)
+            if self._driver.vnpu_stream_set_cores(stream, ctypes.c_uint64(1 << core)) != 0:
+                return
+        for i in range(6):
+            place, zero = ctypes.c_uint64(address + i * 128 * KI), ctypes.c_uint64(0)
+            done = self._driver.vnpu_memset(place, zero, ctypes.c_uint32(1), ctypes.c_size_t(100 * KI), streams[i % 2])
+            self._check(done, "vnpu_memset")
 
     def finish(self) -> dict[str, list[int]]:
         blob, size = ctypes.c_void_p(), ctypes.c_size_t()

@@ -34,6 +34,7 @@ COMPANIONS = {
     "matrix.stream_elems": "matrix.gap_cycles=4",
     "cmd.queue_depth": "cmd.launch_gap=20 us",  # packets that take longer than the host takes to submit
     "grid.workers": "grid.cores=2",
+    "epoch.max_packets": "grid.cores=2",  # one core has one packet at a time
 }
 NOC = "noc.type=mesh,noc.latency_cycles=0,noc.columns=6,noc.rows=6,noc.core_nodes=1-4:1-4,noc.memory_nodes=0:0 5:0 0:5 5:5,dram.channels=4"
 COMPANIONS |= {
@@ -57,6 +58,7 @@ OTHERS = {
     "noc.max_packet_bytes": ["128 B"],
     "dram.mapping": ["ro-ba-bg-co-ch", "ro-ch-co-ba-bg"],
     "grid.workers": ["1"],
+    "epoch.max_packets": ["1"],
     "timing.data": ["one"],
     "layout.tile": ["16x64"],
 }

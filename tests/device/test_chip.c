@@ -34,6 +34,7 @@ static vnpu_completion_t send(rig_t *rig, vnpu_packet_t *packet, const void *in,
     vnpu_completion_t completion;
     packet->seq = ++rig->seq;
     packet->host_clock_ps = rig->clock;
+    packet->flags = (uint8_t)(packet->flags | VNPU_PACKET_BARRIER);
     if (packet->slots == 0) packet->slots = 1;
     dev_chip_execute(rig->chip, rig->client, packet, in, out, &completion);
     cr_assert_eq(completion.seq, packet->seq);

@@ -45,7 +45,8 @@ static sim_status_t bench_try(bench_t *bench, const char *text, uint32_t grid, d
     dev_place_options_t options = {.config_hash = 1};
     dev_placement_t placement;
     dev_place(&launch, &options, &placement);
-    status = dev_timing_run(bench->timing, &launch, &placement, NULL, false, record, err);
+    dev_job_t job = {.launch = &launch, .placement = &placement};
+    status = dev_timing_run(bench->timing, &job, record, err);
     dev_program_destroy(program);
     return status;
 }

@@ -3,12 +3,14 @@
  * at made-up times that tests can compute. A "program" is a bare program header whose name says
  * what a launch does: add1   args address, count: adds 1 to count u32 work   args ps: takes that
  * long in simulated time slow   args ms: takes that long on the wall clock fault  no args:
- * ILLEGAL_ADDRESS die    no args: the process ends by SIGKILL Times: start = max(end of the stream,
+ * ILLEGAL_ADDRESS die    no args: the process ends by SIGKILL late   args ps: as work, but its end
+ * is told only when asked for, and what has not ended by then is to be asked for, too. Times: start = max(end of the stream,
  * host clock + FAKE_ARRIVAL_PS), end = start + FAKE_BASE_PS + bytes of a copy or fill (ps).
  */
 #include "tests/driver/fake_chip.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -34,7 +36,8 @@ struct dev_chip {
     vnpu_program_header_t module[MODULES]; /* magic 0: free */
     uint8_t *image;
     uint64_t image_bytes;
-    uint64_t stream_end[STREAMS], event_end[EVENTS];
+    uint64_t stream_end[STREAMS], event_end[EVENTS], max_end;
+    bool is_late; /* the packet in work */
     sim_error_t sticky, last;
     uint8_t *profile;
     vnpu_machine_t machine;
@@ -203,7 +206,8 @@ static sim_status_t launch(dev_chip_t *chip, const vnpu_packet_t *packet, uint64
                    ? SIM_OK
                    : fail(chip, SIM_ERROR_ILLEGAL_ADDRESS, "fake add1: outside the memory");
     }
-    if (strcmp(name, "work") == 0) {
+    chip->is_late = strcmp(name, "late") == 0;
+    if (strcmp(name, "work") == 0 || chip->is_late) {
         *duration = arg[0];
     } else if (strcmp(name, "slow") == 0) {
         nanosleep(&(struct timespec){.tv_sec = (time_t)(arg[0] / 1000),
@@ -266,6 +270,15 @@ static sim_status_t move(dev_chip_t *chip, const vnpu_packet_t *packet, const vo
     return SIM_OK;
 }
 
+static uint64_t time_of(const dev_chip_t *chip, const vnpu_packet_t *packet) {
+    switch ((vnpu_time_of_t)packet->u.mem.address) {
+    case VNPU_TIME_OF_ALL: return chip->max_end;
+    case VNPU_TIME_OF_STREAM: return chip->stream_end[packet->u.mem.bytes % STREAMS];
+    case VNPU_TIME_OF_PACKET: return chip->event_end[packet->u.mem.bytes % EVENTS];
+    }
+    return 0;
+}
+
 static sim_status_t execute(dev_chip_t *chip, const vnpu_packet_t *packet, const void *in,
                             void *out, vnpu_completion_t *done, uint64_t *duration) {
     switch ((vnpu_packet_type_t)packet->type) {
@@ -296,6 +309,7 @@ static sim_status_t execute(dev_chip_t *chip, const vnpu_packet_t *packet, const
     case VNPU_PACKET_PROGRAM_TIME: done->value[0] = FAKE_BASE_PS; return SIM_OK;
     case VNPU_PACKET_BLOB_READ: return read_blob(chip, packet, out);
     case VNPU_PACKET_RESET: chip->sticky = (sim_error_t){0}; return SIM_OK;
+    case VNPU_PACKET_TIME: done->value[0] = time_of(chip, packet); return SIM_OK;
     case VNPU_PACKET_MACHINE:
         done->value[0] = sizeof chip->machine;
         done->value[1] = 19;
@@ -322,6 +336,7 @@ void dev_chip_execute(dev_chip_t *chip, uint32_t client, const vnpu_packet_t *pa
     (void)client;
     uint64_t *end = &chip->stream_end[packet->stream % STREAMS], duration = FAKE_BASE_PS;
     sim_status_t status = chip->sticky.status;
+    chip->is_late = false;
     if (status == SIM_OK || works_after_a_fault(packet->type)) {
         status = execute(chip, packet, payload_in, payload_out, done, &duration);
         if (status >= SIM_ERROR_ILLEGAL_ADDRESS) {
@@ -341,4 +356,9 @@ void dev_chip_execute(dev_chip_t *chip, uint32_t client, const vnpu_packet_t *pa
         *end = done->end_ps;
     }
     chip->event_end[packet->seq % EVENTS] = done->end_ps;
+    chip->max_end = done->end_ps > chip->max_end ? done->end_ps : chip->max_end;
+    if (chip->is_late) {
+        done->start_ps = done->end_ps = VNPU_TIME_OPEN;
+        done->flags = VNPU_COMPLETION_RETIMED;
+    }
 }

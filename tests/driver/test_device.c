@@ -71,6 +71,43 @@ static uint64_t add_once(int sleep_ms) {
     return host_clock();
 }
 
+/* Rounds of add_two on two streams with the given cores, and a fill; simulated ps until all is done. */
+static uint64_t on_streams(const char *transport, uint64_t left, uint64_t right, int sleep_ms) {
+    setenv("VNPU_OPTIONS", "grid.cores=4", 1);
+    start_real(transport, "full");
+    unsetenv("VNPU_OPTIONS");
+    vnpu_module_t add = assemble(add_text);
+    vnpu_addr_t memory;
+    vnpu_stream_t stream[2];
+    OK(vnpu_mem_alloc(0, 4 * N * sizeof(float), &memory));
+    OK(vnpu_memset(memory, 0, 1, 4 * N * sizeof(float), 0));
+    for (int s = 0; s < 2; s++) {
+        OK(vnpu_stream_create(0, 0, &stream[s]));
+        OK(vnpu_stream_set_cores(stream[s], s == 0 ? left : right));
+    }
+    OK(vnpu_device_synchronize(0));
+    uint64_t before = host_clock();
+    for (int i = 0; i < 6; i++) {
+        uint64_t from = memory + (uint64_t)(i % 2) * 2 * N * sizeof(float);
+        OK(launch(add, stream[i % 2], (uint64_t[]){from, from + N * sizeof(float)}, 2));
+        poll(NULL, 0, sleep_ms);
+    }
+    OK(vnpu_memset(memory, 0, 1, 100, stream[1]));
+    OK(vnpu_stream_synchronize(stream[0]));
+    OK(vnpu_stream_synchronize(stream[1]));
+    uint64_t ps = host_clock() - before;
+    OK(vnpu_shutdown());
+    return ps;
+}
+
+Test(device, streams_on_disjoint_cores_overlap) {
+    uint64_t apart = on_streams("inproc", 3, 12, 0), shared = on_streams("inproc", 3, 3, 0);
+    cr_assert_lt(apart * 100, shared * 65, "%llu ps, %llu ps on shared cores", (unsigned long long)apart,
+                 (unsigned long long)shared);
+    cr_assert_eq(on_streams("process", 3, 12, 0), apart);
+    cr_assert_eq(on_streams("process", 3, 12, 20), apart); /* wall time: none of it may show */
+}
+
 Test(device, values_and_times_do_not_depend_on_transport_or_wall_clock) {
     uint64_t first = 0;
     for (int run = 0; run < 6; run++) {

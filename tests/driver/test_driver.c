@@ -293,6 +293,66 @@ Test(driver, streams_order_their_work_and_events_order_streams) {
     }
 }
 
+#define MAX_CLOCKS 160u
+
+/* Two streams with `program` on the second; every clock and event time on the way. */
+static uint32_t clocks_of(const char *transport, const char *program, uint64_t *clock) {
+    uint32_t n = 0;
+    start(transport);
+    vnpu_module_t work = load("work", 1), other = load(program, 1);
+    vnpu_stream_t a, b;
+    vnpu_event_t event[2];
+    OK(vnpu_stream_create(0, 0, &a));
+    OK(vnpu_stream_create(0, 0, &b));
+    OK(vnpu_event_create(0, &event[0]));
+    OK(vnpu_event_create(0, &event[1]));
+    OK(launch(work, a, (uint64_t[]){1000000}, 1));
+    OK(vnpu_event_record(event[0], a));
+    OK(launch(other, b, (uint64_t[]){3000000}, 1));
+    OK(vnpu_event_record(event[1], b));
+    IS(vnpu_stream_query(b), VNPU_ERROR_NOT_READY);
+    IS(vnpu_event_query(event[1]), VNPU_ERROR_NOT_READY);
+    OK(vnpu_stream_synchronize(a));
+    clock[n++] = host_clock();
+    OK(vnpu_event_synchronize(event[1]));
+    clock[n++] = host_clock();
+    for (uint32_t i = 0; i < FAKE_DEPTH + 20; i++) { /* a full stream waits in simulated time */
+        OK(launch(i % 3 == 0 ? other : work, b, (uint64_t[]){10000 + i}, 1));
+        if (i % 10 == 0) OK(launch(work, a, (uint64_t[]){7}, 1));
+        clock[n++] = host_clock();
+    }
+    OK(vnpu_device_synchronize(0));
+    clock[n++] = host_clock();
+    for (uint32_t i = 0; i < 2; i++) OK(vnpu_event_time_ps(event[i], &clock[n++]));
+    OK(vnpu_shutdown());
+    return n;
+}
+
+Test(driver, times_that_the_chip_tells_late_are_asked_for) {
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        uint64_t known[MAX_CLOCKS], asked[MAX_CLOCKS];
+        uint32_t n = clocks_of(transports[t], "work", known);
+        cr_assert_eq(clocks_of(transports[t], "late", asked), n);
+        for (uint32_t i = 0; i < n; i++) {
+            cr_assert_eq(asked[i], known[i], "clock %u", i);
+        }
+    }
+}
+
+Test(driver, cores_of_a_stream_are_checked) {
+    start("inproc");
+    vnpu_stream_t stream;
+    OK(vnpu_stream_create(0, 0, &stream));
+    OK(vnpu_stream_set_cores(stream, 2));
+    OK(vnpu_stream_set_cores(0, 3));
+    OK(vnpu_stream_set_cores(0, 0));
+    IS(vnpu_stream_set_cores(stream, 4), VNPU_ERROR_INVALID_VALUE);
+    cr_assert(strstr(detail(), "0x4 names other cores than the 2 workers") != NULL, "%s", detail());
+    OK(vnpu_stream_destroy(stream));
+    IS(vnpu_stream_set_cores(stream, 1), VNPU_ERROR_INVALID_HANDLE);
+    OK(vnpu_shutdown());
+}
+
 Test(driver, handles_of_the_past_are_stale) {
     start("inproc");
     vnpu_stream_t stream, again;

@@ -205,6 +205,11 @@ PYBIND11_MODULE(_C, m) {
         }
         return previous;
     });
+    m.def("_stream_on_cores",
+          [](int priority, uint64_t cores) {
+              return static_cast<int64_t>(stream_on_cores(priority, cores));
+          },
+          NoGil(), "Id of a new stream on the cores of the mask.");
     m.def("_default_generator", [](int index) {
         return py::reinterpret_steal<py::object>(
             THPGenerator_Wrap(default_generator(static_cast<c10::DeviceIndex>(index))));

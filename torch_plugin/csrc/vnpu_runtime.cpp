@@ -153,6 +153,18 @@ vnpu_stream_t exchange_stream(vnpu_stream_t stream) noexcept {
     return previous;
 }
 
+vnpu_stream_t stream_on_cores(int priority, uint64_t cores) {
+    ensure_device();
+    vnpu_stream_t stream = 0;
+    check(vnpu_stream_create(0, priority, &stream), "creating a stream");
+    const vnpu_status_t status = vnpu_stream_set_cores(stream, cores);
+    if (status != VNPU_OK) {
+        (void)vnpu_stream_destroy(stream);
+    }
+    check(status, "giving a stream its cores");
+    return stream;
+}
+
 vnpu_stream_t stream_from_pool(int priority) {
     ensure_device();
     const size_t kind = priority < 0 ? 1 : 0; // torch: a lower number is a higher priority

@@ -87,6 +87,46 @@ def test_gaps_are_split_by_arrival_and_copies():
     assert data["dram"]["written_bytes"] == 96  # the copy writes device memory
 
 
+def overlapping() -> tuple[bytes, list[tuple]]:
+    """Launch 1 on core 0 from 2 to 10, launch 2 on core 1 from 4 to 16, a fill on core 0 from 12 to 14, nothing from 16 to 20."""
+
+    def on(core: int, duration: int) -> list[list[int]]:
+        return [
+            fake.split(duration, {"useful": 50}) if name.startswith(f"core{core}.") else [0] * len(fake.CAUSES)
+            for name in fake.ENGINES
+        ]
+
+    records = [fake.record("k", 8 * US, causes=on(0, 8 * US), macs=3), fake.record("l", 12 * US, causes=on(1, 12 * US), macs=4),
+               fake.record("fill", 2 * US, causes=on(0, 2 * US))]  # fmt: skip
+    launches = [fake.launch(1, 1, fake.KERNEL, 0, 2 * US, 2 * US, 10 * US), fake.launch(2, 2, fake.KERNEL, 1, 2 * US, 4 * US, 16 * US),
+                fake.launch(3, 3, fake.FILL, 2, 3 * US, 12 * US, 14 * US, 64)]  # fmt: skip
+    return fake.blob(0, 20 * US, launches, records), [op(1), op(2, "aten::mm"), op(3, "aten::zero_")]
+
+
+def test_overlapping_launches_share_the_time_and_no_engine():
+    data, _ = build(*overlapping(), kernels=True)
+    assert data["timeline"] == {"kernel_ps": 14 * US, "launch_gap_ps": 0, "copy_ps": 0, "host_ps": 6 * US}
+    for engine in data["engines"]:
+        assert sum(engine["causes_ps"].values()) == 20 * US
+        assert engine["causes_ps"]["useful"] == (5 * US if engine["name"].startswith("core0.") else 6 * US)
+    assert [(k["start_ps"], k["start_ps"] + k["duration_ps"]) for k in data["kernels"]] == [
+        (2 * US, 10 * US), (4 * US, 16 * US), (12 * US, 14 * US)
+    ]  # fmt: skip
+    assert data["flops"] == 14
+
+
+def test_overlapping_launches_have_rows_of_their_own_in_the_trace(tmp_path):
+    blob, ops = overlapping()
+    trace.write(tmp_path / "t.json.gz", profile_blob.parse(blob), ops)
+    events = load_trace(tmp_path / "t.json.gz")
+    rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    where = {e["args"]["seq"]: rows[e["pid"], e["tid"]] for e in events if "seq" in e.get("args", {})}
+    assert where == {1: "launches", 2: "launches 2", 3: "launches"}
+    assert {e["name"]: rows[e["pid"], e["tid"]] for e in events if "module" in e.get("args", {})} == {
+        op(1)[1]: "operators", "aten::mm": "operators 2", "aten::zero_": "operators"
+    }  # fmt: skip
+
+
 def test_the_completion_record_occupies_nothing():
     """A launch ends for the host when its completion arrives; the next one may start before that."""
     launches = [fake.launch(i, 1, fake.KERNEL, 0, 0, i * 9 * US, i * 9 * US + 11 * US) for i in range(2)]
@@ -213,7 +253,7 @@ def test_bad_blobs_are_refused_by_name():
 def test_contradicting_times_are_refused():
     records = [fake.record("k", 8 * US)]
     overlap = [fake.launch(i, 1, fake.KERNEL, 0, 0, i * 4 * US, i * 4 * US + 8 * US) for i in range(2)]
-    with pytest.raises(BlobError, match="overlapping launches"):
+    with pytest.raises(BlobError, match="in launches of"):  # both say that they had every engine
         build(fake.blob(0, 20 * US, overlap, records), [op(1)])
     with pytest.raises(BlobError, match="does not fit"):
         build(fake.blob(0, 20 * US, [fake.launch(1, 1, fake.KERNEL, 0, 0, 0, 7 * US)], records), [op(1)])

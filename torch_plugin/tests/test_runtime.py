@@ -9,6 +9,8 @@ import pytest
 import torch
 from conftest import DEVICE, compare, run_python
 
+import torch_vnpu
+
 
 def stats() -> dict:
     return torch.vnpu.memory_stats()
@@ -51,6 +53,7 @@ def test_freed_memory_is_reused_and_returned():
 
 BLOCKS = """
 import torch
+import torch_vnpu
 parts = [torch.empty(200_000, dtype=torch.uint8, device="vnpu") for _ in range(8)]
 stats = torch.vnpu.memory_stats
 segments = stats()["segment.small_pool.current"]
@@ -72,6 +75,7 @@ def test_blocks_are_split_and_joined():
 def test_out_of_memory_retries_then_raises():
     code = """
 import torch
+import torch_vnpu
 total = torch.vnpu.mem_get_info()[1]
 half = torch.empty(total // 2, dtype=torch.uint8, device="vnpu")
 del half
@@ -107,6 +111,34 @@ def test_streams_order_work():
     torch.testing.assert_close((z - 1).cpu(), y.cpu())
     side.synchronize()
     assert side.query() and torch.vnpu.default_stream().query()
+
+
+def test_streams_on_disjoint_cores_overlap():
+    cores = torch_vnpu._C._machine()["workers"]
+    if cores < 2:
+        pytest.skip("one core has one kernel at a time")
+    x = torch.randn(256, 1024).to(DEVICE)
+    streams = [torch.vnpu.Stream(cores=range(cores // 2)), torch.vnpu.Stream(cores=range(cores // 2, cores))]
+    assert streams[0] != streams[1] and isinstance(streams[0], torch.vnpu.Stream)
+
+    def run(which: list[int]) -> tuple[list[dict], torch.Tensor]:
+        torch.vnpu.synchronize()
+        with torch_vnpu.profile(kernels=True) as p:
+            for i in which:
+                with torch.vnpu.stream(streams[i]):
+                    y = torch.exp(x)
+        return [row for row in p.report["kernels"] if row["kind"] == "kernel"], y
+
+    run([0, 1])  # programs are built and loaded, which takes host time
+    (one,), y = run([0])
+    both, z = run([0, 1])
+    torch.testing.assert_close(y.cpu(), torch.exp(x.cpu()))
+    torch.testing.assert_close(z.cpu(), y.cpu(), rtol=0, atol=0)
+    assert both[1]["start_ps"] < both[0]["start_ps"] + both[0]["duration_ps"]
+    assert both[0]["duration_ps"] >= one["duration_ps"]  # they share the memory
+    for cores in ([], [64], [-1], [63]):
+        with pytest.raises(RuntimeError, match="core"):
+            torch.vnpu.Stream(cores=cores)
 
 
 def test_elapsed_time_is_simulated_and_repeatable():
@@ -340,6 +372,7 @@ def test_autocast(dtype):
 def test_timing_mode_refuses_float_values_by_name():
     code = """
 import torch
+import torch_vnpu
 x, i = torch.ones(4, 4, device="vnpu"), torch.arange(5, device="vnpu")
 assert (i * 2).tolist() == [0, 2, 4, 6, 8]
 try:

@@ -56,7 +56,7 @@ class _Gaps:
 
 
 def timeline_of(profile: Profile) -> Timeline:
-    """Walks the launches in time order. Launches with a record must not overlap: their causes cannot be told apart."""
+    """Walks the launches in time order. A launch that overlaps with those before it adds what it runs on behind them."""
     rows = profile.launches
     copies = rows[(rows["kind"] == H2D) | (rows["kind"] == D2H)]
     spans = [(max(int(row["start_ps"]), profile.start_ps), min(int(row["end_ps"]), profile.end_ps)) for row in copies]
@@ -64,22 +64,23 @@ def timeline_of(profile: Profile) -> Timeline:
     for row in rows[rows["record"] != NO_RECORD]:
         start, end = profile.span_ps(row)
         record = profile.records[int(row["record"])]
-        if start < cursor:
-            raise BlobError(
-                f"launch {int(row['seq'])} ('{record.name}') starts at {start} ps, before the previous one ended "
-                f"({cursor} ps): overlapping launches cannot be reported by this version"
-            )
-        if end > int(row["end_ps"]) or end > profile.end_ps:
+        if start < profile.start_ps or end > int(row["end_ps"]) or end > profile.end_ps:
             raise BlobError(f"launch {int(row['seq'])} ('{record.name}') does not fit into its time")
-        gaps.split(cursor, start, int(row["arrival_ps"]), line)
-        line.kernel_ps += record.duration_ps
-        cursor = end
+        if start > cursor:
+            gaps.split(cursor, start, int(row["arrival_ps"]), line)
+            cursor = start
+        line.kernel_ps += max(0, end - cursor)
+        cursor = max(cursor, end)
     gaps.split(cursor, profile.end_ps, profile.end_ps, line)
     return line
 
 
 def engine_causes(profile: Profile, line: Timeline) -> list[dict]:
-    """One row per engine: {name, total_ps, causes_ps}; the causes sum to the profiled time exactly."""
+    """One row per engine: {name, total_ps, causes_ps}; the causes sum to the profiled time exactly.
+
+    A launch that shared its time with others has causes for the engines of its own cores only: an engine is idle while it
+    belongs to none.
+    """
     used = profile.launches["record"][profile.launches["record"] != NO_RECORD]
     counts = np.bincount(used, minlength=len(profile.records)) if len(profile.records) else np.zeros(0, int)
     sums = np.zeros((len(profile.engines), len(profile.causes)), np.uint64)
@@ -88,8 +89,11 @@ def engine_causes(profile: Profile, line: Timeline) -> list[dict]:
     engines = []
     for name, row in zip(profile.engines, sums.tolist(), strict=True):
         causes = dict(zip(profile.causes, row, strict=True))
+        others_ps = line.kernel_ps - sum(causes.values())
+        if others_ps < 0:
+            raise BlobError(f"causes of {name} sum to {sum(causes.values())} ps in launches of {line.kernel_ps} ps")
         causes[LAUNCH_GAP] = causes.get(LAUNCH_GAP, 0) + line.launch_gap_ps
-        causes[IDLE] = causes.get(IDLE, 0) + line.copy_ps + line.host_ps
+        causes[IDLE] = causes.get(IDLE, 0) + others_ps + line.copy_ps + line.host_ps
         if sum(causes.values()) != profile.total_ps:
             raise BlobError(f"causes of {name} sum to {sum(causes.values())} ps of {profile.total_ps} ps")
         engines.append({"name": name, "total_ps": profile.total_ps, "causes_ps": causes})

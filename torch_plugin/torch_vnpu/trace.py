@@ -24,6 +24,7 @@ OP_NAMES = {
 
 HOST_PID, CHIP_PID = 1, 2
 OPS_TID, LAUNCH_TID, UP_TID, DOWN_TID, FIRST_ENGINE_TID = 1, 2, 3, 4, 16
+MAX_LANES = 10  # rows of operators, rows of launches: what overlaps lies in different ones
 
 
 def _us(ps: int) -> str:
@@ -31,13 +32,33 @@ def _us(ps: int) -> str:
     return f"{ns // 1000}.{ns % 1000:03d}"
 
 
-def _metadata(profile: Profile, title: str) -> Iterator[str]:
+def _lane_tid(tid: int, lane: int) -> int:
+    """Thread of the row that holds the lane: the first has its own number, others lie between the link and the engines."""
+    return tid if lane == 0 else DOWN_TID + lane
+
+
+def _lanes(spans: list[tuple[int, int]]) -> list[int]:
+    """A row for each of the spans, which come in the order of their starts, so that rows do not overlap; the last row takes the rest."""
+    ends: list[int] = []
+    lanes = []
+    for start, end in spans:
+        lane = next((i for i, busy in enumerate(ends) if busy <= start), min(len(ends), MAX_LANES - 1))
+        if lane == len(ends):
+            ends.append(end)
+        ends[lane] = end
+        lanes.append(lane)
+    return lanes
+
+
+def _metadata(profile: Profile, title: str, op_lanes: int, launch_lanes: int) -> Iterator[str]:
     names = {HOST_PID: "operators and copies (simulated time)", CHIP_PID: f"chip {title} (simulated time)"}
     for pid, name in names.items():
         yield json.dumps({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}})
         yield json.dumps({"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": pid}})
     rows = [(HOST_PID, OPS_TID, "operators"), (CHIP_PID, LAUNCH_TID, "launches"),
             (HOST_PID, UP_TID, "link: host to device"), (HOST_PID, DOWN_TID, "link: device to host")]  # fmt: skip
+    rows += [(HOST_PID, _lane_tid(OPS_TID, i), f"operators {i + 1}") for i in range(1, op_lanes)]
+    rows += [(CHIP_PID, _lane_tid(LAUNCH_TID, i), f"launches {i + 1}") for i in range(1, launch_lanes)]
     rows += [(CHIP_PID, FIRST_ENGINE_TID + i, name) for i, name in enumerate(profile.engines)]
     for pid, tid, name in rows:
         yield json.dumps({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}})
@@ -53,8 +74,8 @@ def _event(pid: int, tid: int, name: str, start: int, end: int, args: dict | Non
     )
 
 
-def _operators(profile: Profile, tuples: list[tuple]) -> Iterator[str]:
-    """One slice per run of launches of the same operator: from its first launch's start to its last one's end."""
+def _operators(profile: Profile, tuples: list[tuple]) -> tuple[list[str], int]:
+    """One slice per run of launches of the same operator, from its first launch's start to its last one's end; the number of rows."""
     by_tag = {entry[0]: entry for entry in tuples}
     spans: list[list[int]] = []
     for row in profile.launches:
@@ -63,26 +84,43 @@ def _operators(profile: Profile, tuples: list[tuple]) -> Iterator[str]:
             continue
         if spans and spans[-1][0] == tag:
             spans[-1][2] = max(spans[-1][2], end)
-        elif not spans or start >= spans[-1][2]:
+        else:
             spans.append([tag, start, end])
-    for tag, start, end in spans:
+    lanes, events = _lanes([(start, end) for _, start, end in spans]), []
+    for (tag, start, end), lane in zip(spans, lanes, strict=True):
         _, op, dtype, shapes, where, _, module = by_tag[tag][:7]
         args = {"dtype": dtype, "shapes": shapes, "where": where, "module": module}
-        yield _event(HOST_PID, OPS_TID, op, start - profile.start_ps, end - profile.start_ps, args)
+        tid = _lane_tid(OPS_TID, lane)
+        events.append(_event(HOST_PID, tid, op, start - profile.start_ps, end - profile.start_ps, args))
+    return events, max(lanes, default=0) + 1
 
 
-def _launch_rows(profile: Profile) -> Iterator[str]:
+def _launch_rows(profile: Profile) -> tuple[list[str], int]:
+    """Launches and copies; the number of rows that launches take."""
+    on_chip = [row for row in profile.launches if int(row["kind"]) not in (H2D, D2H)]
+    lanes = dict(
+        zip((int(row["seq"]) for row in on_chip), _lanes([profile.span_ps(row) for row in on_chip]), strict=True)
+    )
+    events = []
     for row in profile.launches:
         kind = int(row["kind"])
         record = None if int(row["record"]) == NO_RECORD else profile.records[int(row["record"])]
-        pid, tid = {H2D: (HOST_PID, UP_TID), D2H: (HOST_PID, DOWN_TID)}.get(kind, (CHIP_PID, LAUNCH_TID))
+        chip = (CHIP_PID, _lane_tid(LAUNCH_TID, lanes.get(int(row["seq"]), 0)))
+        pid, tid = {H2D: (HOST_PID, UP_TID), D2H: (HOST_PID, DOWN_TID)}.get(kind, chip)
         start, end = (ps - profile.start_ps for ps in profile.span_ps(row))
-        args = {"seq": int(row["seq"]), "tag": int(row["tag"]), "start_ps": start, "end_ps": end}
+        args = {
+            "seq": int(row["seq"]),
+            "tag": int(row["tag"]),
+            "stream": int(row["stream"]),
+            "start_ps": start,
+            "end_ps": end,
+        }
         if record:
             args |= {"is_reused": bool(row["is_reused"]), **record.counters}
         else:
             args["bytes"] = int(row["bytes"])
-        yield _event(pid, tid, record.name if record else KIND_NAMES[kind], start, end, args)
+        events.append(_event(pid, tid, record.name if record else KIND_NAMES[kind], start, end, args))
+    return events, max(lanes.values(), default=0) + 1
 
 
 def _engine_slices(profile: Profile, budget: int) -> Iterator[str]:
@@ -125,13 +163,15 @@ def write(path: Path, profile: Profile, tuples: list[tuple], title: str = "", bu
         "clock": "simulated time of the modelled chip",
         "instruction_slices_left_out": slices_left_out(profile, budget),
     }
+    operators, op_lanes = _operators(profile, tuples)
+    launches, launch_lanes = _launch_rows(profile)
     with gzip.open(path, "wt", compresslevel=4, encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(other)},"traceEvents":[\n')
         first = True
         for part in (
-            _metadata(profile, title),
-            _operators(profile, tuples),
-            _launch_rows(profile),
+            _metadata(profile, title, op_lanes, launch_lanes),
+            operators,
+            launches,
             _engine_slices(profile, budget),
         ):
             for line in part:

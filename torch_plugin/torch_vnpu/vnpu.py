@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -158,11 +159,25 @@ class Stream(torch.Stream):
     ----------
     device : where; the current device by default.
     priority : a negative number is a high priority.
+    cores : numbers of the cores (0 to 63) that its kernels run on; all by default. Work of streams on disjoint cores overlaps in
+        simulated time and shares the memory. Such a stream lives as long as the device: make it once.
+
+    Raises
+    ------
+    RuntimeError : a core that the chip lacks, or no core at all.
     """
 
-    def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any):
+    def __new__(cls, device: Any = None, priority: int = 0, cores: Iterable[int] | None = None, **kwargs: Any):
         if "stream_id" in kwargs:
             return super().__new__(cls, **kwargs)
+        if cores is not None:
+            where = torch.device("vnpu", _index(device))
+            numbers = {int(core) for core in cores}
+            if not numbers or min(numbers) < 0 or max(numbers) > 63:
+                raise RuntimeError(f"vnpu: a stream on cores {sorted(numbers)}: name at least one core, of 0 to 63")
+            stream_id = _C._stream_on_cores(priority, sum(1 << core for core in numbers))
+            plain = torch.Stream(where)  # for the number of the device's type
+            return super().__new__(cls, stream_id=stream_id, device_index=where.index, device_type=plain.device_type)
         return super().__new__(cls, device=torch.device("vnpu", _index(device)), priority=priority)
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
