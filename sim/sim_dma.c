@@ -21,7 +21,16 @@ struct request {
     uint64_t data_cycles, engine_cycles;
     sim_tick_t slot_end; /* the engine is done with it */
     sim_tick_t entered;  /* the stage that it is in */
+    uint32_t runs;       /* of its command, before it */
+    uint32_t command;    /* which one it is of */
+    bool is_first, begins_command; /* of the transfer; a command */
 };
+
+/* Requests of a command that have been issued and are not through. */
+typedef struct command {
+    uint32_t in_flight;
+    sim_tick_t last; /* when the last one came through */
+} command_t;
 
 /* Requests come in chunks, as many as were ever in flight at once. */
 #define CHUNK_REQUESTS 32u
@@ -52,6 +61,8 @@ struct sim_dma {
     sim_stream_t local_stream; /* the ports serve one request at a time */
     request_t *free_request;
     chunk_t *chunk;
+    uint64_t commands; /* begun */
+    command_t command[SIM_DMA_MAX_TRANSFERS];
 };
 
 static sim_tick_t edge_after(const sim_dma_t *unit, sim_tick_t tick) {
@@ -83,7 +94,13 @@ typedef struct pieces {
     const sim_dma_spec_t *spec;
     sim_dma_walk_t walk;
     uint64_t bytes;
+    uint32_t runs; /* of the command, so far */
 } pieces_t;
+
+static bool begins_command(const pieces_t *pieces, const sim_dma_piece_t *piece) {
+    uint32_t most = pieces->spec->command_runs;
+    return most > 0 && piece->begins_run && (piece->begins_line || pieces->runs == most);
+}
 
 /* What memory sees of a piece: the same, or the aligned block that it lies in. */
 static void align(const sim_dma_spec_t *spec, sim_dma_piece_t *piece, sim_dma_piece_t *out_block) {
@@ -107,9 +124,12 @@ static bool next_piece(pieces_t *pieces, sim_dma_piece_t *out_piece, sim_dma_pie
     const sim_dma_spec_t *spec = pieces->spec;
     if (spec->aligned_requests && pieces->bytes > 0) return false;
     if (!sim_dma_walk_peek(&pieces->walk, spec->request_bytes, out_piece)) return false;
+    bool is_next = begins_command(pieces, out_piece);
+    if (is_next && pieces->bytes > 0) return false;
     align(spec, out_piece, out_block);
     if (pieces->bytes + out_block->bytes > spec->request_bytes) return false;
     pieces->bytes += out_block->bytes;
+    if (out_piece->begins_run) pieces->runs = is_next ? 1 : pieces->runs + 1;
     sim_dma_walk_take(&pieces->walk, out_piece);
     return true;
 }
@@ -142,14 +162,20 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
     request->op = op;
     request->walk = op->walk;
     request->data_cycles = request->engine_cycles = 0;
-    pieces_t pieces = {.spec = &unit->spec, .walk = op->walk};
+    pieces_t pieces = {.spec = &unit->spec, .walk = op->walk, .runs = op->runs};
     sim_dma_piece_t piece, block;
+    request->runs = op->runs;
+    request->is_first = op->moved_bytes == 0;
+    request->begins_command = request->is_first;
+    if (sim_dma_walk_peek(&op->walk, unit->spec.request_bytes, &piece))
+        request->begins_command = request->begins_command || begins_command(&pieces, &piece);
     while (next_piece(&pieces, &piece, &block)) {
         op->moved_bytes += piece.bytes;
         request->data_cycles += data_cycles(&unit->spec, op, block.bytes);
         if (piece.begins_run) request->engine_cycles += unit->spec.run_cycles;
     }
     op->walk = pieces.walk;
+    op->runs = pieces.runs;
     request->bytes = pieces.bytes;
     uint64_t total = op->total_bytes;
     if (op->sram_bytes > 0) total = op->sram_bytes;
@@ -311,7 +337,8 @@ static void access_dram(request_t *request, bool is_write, sim_event_fn next,
     }
     sim_event_init(&request->event, SIM_PHASE_COMPLETE, next);
     sim_dram_begin(dram, &request->memory, is_write, &request->event, not_before);
-    pieces_t pieces = {.spec = &request->unit->spec, .walk = request->walk};
+    pieces_t pieces = {
+        .spec = &request->unit->spec, .walk = request->walk, .runs = request->runs};
     sim_dma_piece_t piece, block;
     while (next_piece(&pieces, &piece, &block))
         sim_dram_add(dram, &request->memory, block.address, block.bytes);
@@ -324,6 +351,9 @@ static void on_through(sim_engine_t *engine, sim_event_t *event) {
     sim_dma_t *unit = request->unit;
     unit->in_flight_bytes -= request->bytes;
     unit->in_flight_requests--;
+    command_t *command = &unit->command[request->command];
+    command->in_flight--;
+    command->last = sim_now(unit->engine);
     request->op->in_flight--;
     request->next = unit->free_request;
     unit->free_request = request;
@@ -381,7 +411,7 @@ static void spread_request(const sim_dma_t *unit, const request_t *request, spre
         spread_add(spread, sim_noc_memory_port(unit->noc, 0), request->bytes);
         return;
     }
-    pieces_t pieces = {.spec = &unit->spec, .walk = request->walk};
+    pieces_t pieces = {.spec = &unit->spec, .walk = request->walk, .runs = request->runs};
     sim_dma_piece_t piece, block;
     while (next_piece(&pieces, &piece, &block))
         spread_piece(unit, spread, block);
@@ -537,10 +567,42 @@ static void on_issue(sim_engine_t *engine, sim_event_t *event) {
     op->engine_cycles += request->engine_cycles;
     op->in_flight++;
     op->is_issued = op->moved_bytes == op->total_bytes;
+    unit->command[request->command].in_flight++;
     unit->in_flight_bytes += request->bytes;
     unit->in_flight_requests++;
     enter(unit, request);
     shift(unit);
+}
+
+/* Begins the command of the request that is built; false: too many before it are on their way. */
+static bool begin_command(sim_dma_t *unit, sim_dma_op_t *op) {
+    request_t *request = unit->built;
+    uint64_t k = unit->commands, most = most_transfers(unit, op);
+    if (!request->begins_command) {
+        request->command = (uint32_t)((k - 1) % SIM_DMA_MAX_TRANSFERS);
+        return true;
+    }
+    /* All requests of the commands before have been issued. */
+    sim_tick_t from = op->begin;
+    if (k >= most) {
+        const command_t *before = &unit->command[(k - most) % SIM_DMA_MAX_TRANSFERS];
+        if (before->in_flight > 0) return false;
+        from = later(from, before->last);
+    }
+    bool has_descriptor = request->is_first && from == op->begin; /* the transfer's own */
+    if (!has_descriptor) {
+        uint64_t cycle = sim_clock_cycle_up(&unit->spec.clock, from), free = unit->issue_cycle;
+        if (!unit->spec.prefetches && free > cycle) cycle = free;
+        uint64_t ready = cycle + unit->spec.descriptor_cycles;
+        if (free < cycle) free = cycle;
+        if (ready > free) op->engine_cycles += ready - free;
+        if (ready > unit->issue_cycle) unit->issue_cycle = ready;
+    }
+    request->command = (uint32_t)(k % SIM_DMA_MAX_TRANSFERS);
+    request->begins_command = false;
+    unit->command[request->command] = (command_t){0};
+    unit->commands++;
+    return true;
 }
 
 /* Issues the next request at the next cycle at which the engine is free, unless it is held up by
@@ -554,6 +616,7 @@ static void pump(sim_dma_t *unit) {
     if (in_flight > 0 && in_flight + unit->built->bytes > spec->outstanding_bytes) return;
     if (spec->outstanding_requests > 0 && unit->in_flight_requests == spec->outstanding_requests)
         return;
+    if (spec->command_runs > 0 && !begin_command(unit, op)) return;
     sim_tick_t edge = edge_after(unit, sim_now(unit->engine));
     sim_tick_t free_tick = sim_clock_tick(&unit->spec.clock, unit->issue_cycle);
     sim_event_schedule(unit->engine, &unit->issue_event, later(edge, free_tick));
@@ -579,7 +642,7 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
     op->moved_bytes = op->local_moved_bytes = 0;
     for (int i = 0; i < 3; i++)
         op->waited[i] = 0;
-    op->in_flight = 0;
+    op->in_flight = op->runs = 0;
     op->is_taken_up = op->is_issued = false;
     unit->waiting = op;
     shift(unit);
@@ -594,7 +657,9 @@ static bool is_power_of_two(uint64_t x) {
 static bool is_valid(const sim_dma_spec_t *spec) {
     if (spec->bytes_per_cycle == 0 || spec->request_bytes == 0 || spec->clock.num == 0)
         return false;
-    if (spec->read_transfers == 0 || spec->write_transfers == 0) return false;
+    const uint32_t transfers[] = {spec->read_transfers, spec->write_transfers};
+    for (int i = 0; i < 2; i++)
+        if (transfers[i] == 0 || transfers[i] > SIM_DMA_MAX_TRANSFERS) return false;
     if (spec->aligned_requests &&
         !(is_power_of_two(spec->bytes_per_cycle) && is_power_of_two(spec->request_bytes) &&
           spec->bytes_per_cycle <= spec->request_bytes))
@@ -647,6 +712,8 @@ void sim_dma_reset(sim_dma_t *unit) {
     sim_event_cancel(unit->engine, &unit->end_event);
     unit->oldest = unit->newest = unit->current = unit->waiting = NULL;
     unit->begun = unit->in_flight_requests = 0;
+    unit->commands = 0;
+    unit->command[0] = (command_t){0};
     unit->issue_cycle = unit->last_end = unit->in_flight_bytes = 0;
     unit->built = unit->local_head = unit->local_tail = unit->free_request = NULL;
     unit->local_stream = (sim_stream_t){.on_end = on_local_end};
@@ -668,6 +735,7 @@ sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t
         .outstanding_requests = (uint32_t)sim_config_u64(config, "dma.outstanding_requests"),
         .read_transfers = (uint32_t)sim_config_u64(config, "dma.read_transfers"),
         .write_transfers = (uint32_t)sim_config_u64(config, "dma.write_transfers"),
+        .command_runs = (uint32_t)sim_config_u64(config, "dma.command_runs"),
         .keeps_rows = sim_config_u64(config, "dma.merge_rows") == 0,
         .write_ack_bytes = sim_config_u64(config, "noc.write_ack_bytes"),
         .prefetches = sim_config_u64(config, "dma.descriptor_prefetch") != 0,

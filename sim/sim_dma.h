@@ -30,6 +30,10 @@
  * With prefetches it need not wait until the one before has issued: descriptors are fetched side by
  * side, from submission on. Transfers issue and end in order.
  *
+ * With command_runs > 0 a transfer is a row of commands, each of at most so many runs of one line
+ * (of the innermost dimension outside a run), each with a descriptor of its own: one begins once
+ * fewer than read_transfers or write_transfers before it have requests outstanding.
+ *
  * A read request goes to memory when its slot of the engine begins, and its data passes the
  * crossbar and the scratchpad port as it comes; a write request is read from the scratchpad whole
  * before it enters the crossbar, and its acknowledgement, if it has one, comes back as
@@ -52,12 +56,15 @@
 #include "sim/sim_op.h"
 #include "sim/sim_share.h"
 
+#define SIM_DMA_MAX_TRANSFERS 64u
+
 typedef struct sim_dma_spec {
     uint32_t accumulator_bytes_per_cycle; /* 0: the engines do not reach the accumulator */
     uint32_t bytes_per_cycle, descriptor_cycles, run_cycles, completion_cycles;
     uint64_t request_bytes, max_run_bytes, outstanding_bytes;
     uint32_t outstanding_requests;
-    uint32_t read_transfers, write_transfers; /* >= 1 */
+    uint32_t read_transfers, write_transfers; /* 1 .. SIM_DMA_MAX_TRANSFERS */
+    uint32_t command_runs;                    /* 0: a transfer is one command */
     bool prefetches, keeps_rows;
     bool aligned_requests; /* bytes_per_cycle and request_bytes are powers of two then */
     sim_ratio_t transpose_factor, accumulate_factor; /* >= 1: data cycles are multiplied */
@@ -96,7 +103,7 @@ typedef struct sim_dma_op {
     uint64_t total_bytes, moved_bytes, local_moved_bytes, engine_cycles;
     sim_tick_t begin, not_before, waited[3];
     uint64_t ready_cycle; /* the descriptor is there */
-    uint32_t in_flight;
+    uint32_t in_flight, runs; /* of the command that is built */
     bool is_taken_up, is_issued; /* by the front end; all requests */
 } sim_dma_op_t;
 

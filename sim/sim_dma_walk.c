@@ -32,6 +32,10 @@ void sim_dma_walk_rows(sim_dma_walk_t *walk, const uint64_t *row_address, uint64
     walk->row_address = row_address + 1;
 }
 
+static bool is_first_of_line(const sim_dma_walk_t *walk) {
+    return walk->row_address == NULL && walk->ndims > 0 && walk->index[walk->ndims - 1] == 0;
+}
+
 bool sim_dma_walk_peek(const sim_dma_walk_t *walk, uint64_t limit, sim_dma_piece_t *out_piece) {
     if (walk->runs_left == 0) return false;
     uint64_t left = walk->run_bytes - walk->offset;
@@ -39,7 +43,8 @@ bool sim_dma_walk_peek(const sim_dma_walk_t *walk, uint64_t limit, sim_dma_piece
     if (walk->longest > 0 && left > walk->longest - within) left = walk->longest - within;
     *out_piece = (sim_dma_piece_t){.address = walk->address + walk->offset,
                                    .bytes = left < limit ? left : limit,
-                                   .begins_run = within == 0};
+                                   .begins_run = within == 0,
+                                   .begins_line = walk->offset == 0 && is_first_of_line(walk)};
     return true;
 }
 

@@ -21,7 +21,7 @@ typedef struct sim_dma_walk {
 /* A part of one run. */
 typedef struct sim_dma_piece {
     uint64_t address, bytes;
-    bool begins_run;
+    bool begins_run, begins_line; /* line: the runs of the innermost dimension */
 } sim_dma_piece_t;
 
 /* Dimension 0 is the outermost; a dimension of size 0 or run_bytes 0: no runs. merges: inner

@@ -158,6 +158,8 @@ static const sim_key_t KEYS[] = {
      "A read begins while fewer transfers of its queue are on their way.", false},
     {"dma", "write_transfers", SIM_TYPE_COUNT, "2", 1, 64, NULL,
      "A write, or a move inside the scratchpad, begins while fewer transfers of its queue are on their way.", false},
+    {"dma", "command_runs", SIM_TYPE_COUNT, "0", 0, 65536, NULL,
+     "Runs of one command: a longer transfer is several, which count as transfers (0: it is one).", false},
     {"dma", "transpose_factor", SIM_TYPE_RATIO, NULL, R(1), R(1024), NULL,
      "Data cycles of a transposing transfer, relative to a copy.", false},
     {"dma", "accumulate_factor", SIM_TYPE_RATIO, NULL, R(1), R(1024), NULL,

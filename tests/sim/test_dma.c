@@ -443,6 +443,8 @@ static void long_mix(const char *overrides) {
     long_mix_of(spec, overrides);
     spec.write_transfers = 64;
     spec.outstanding_requests = 0;
+    spec.command_runs = 5;
+    long_mix_of(spec, overrides);
     spec.aligned_requests = true;
     spec.keeps_rows = true;
     spec.write_ack_bytes = 32;

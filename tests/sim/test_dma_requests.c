@@ -233,6 +233,66 @@ Test(dma, descriptors_are_fetched_ahead) {
     }
 }
 
+/* Two lines of six runs in commands of at most four: 4, 2, 4, 2. */
+Test(dma, a_transfer_may_be_several_commands) {
+    static const uint32_t runs[4] = {4, 2, 4, 2};
+    for (uint32_t most = 1; most <= 3; most++)
+        for (int prefetches = 0; prefetches < 2; prefetches++) {
+            sim_dma_spec_t spec = spec_of();
+            spec.command_runs = 4;
+            spec.read_transfers = most;
+            spec.prefetches = prefetches;
+            spec.request_bytes = 256;
+            bench_t bench;
+            bench_init(&bench, &spec, NULL);
+            sim_dma_op_t op = {.kind = SIM_DMA_READ,
+                               .ndims = 2,
+                               .size = {2, 6},
+                               .stride = {1 << 20, 4096},
+                               .run_bytes = 256};
+            watch(&op.op, bench.count);
+            sim_dma_submit(bench.unit[0], &op);
+            uint64_t end[4];
+            for (uint32_t i = 0; i < 4; i++) { /* a run and its word take two cycles */
+                uint64_t free = i > 0 ? end[i - 1] : 0, from = i >= most ? end[i - most] : 0;
+                if (!prefetches) from = free;
+                end[i] = (from + 64 > free ? from + 64 : free) + 2 * runs[i];
+            }
+            expect_at(bench.engine, &bench.count[0], 1, end[3] * TICKS);
+            expect_causes_sum(&op.op);
+            cr_assert_eq(op.op.cause[SIM_CAUSE_DMA_SETUP], (end[3] - 12) * TICKS);
+            bench_fini(&bench);
+        }
+}
+
+/* Behind a slow memory commands go like transfers of their own. */
+Test(dma, commands_are_limited_as_transfers_are) {
+    sim_tick_t end[2];
+    for (int split = 0; split < 2; split++) {
+        sim_dma_spec_t spec = spec_of();
+        spec.request_bytes = 32;
+        spec.command_runs = split ? 0 : 1;
+        spec.read_transfers = 3;
+        spec.prefetches = true;
+        bench_t bench;
+        bench_init(&bench, &spec, FAR);
+        sim_dma_op_t op[12];
+        feeder_t feeder = {.unit = bench.unit[0], .op = op, .count = split ? 12 : 1};
+        for (uint32_t i = 0; i < feeder.count; i++) {
+            op[i] = op_of(&bench, SIM_DMA_READ, 1024 * i, split ? 1 : 12, 1024, 32);
+            op[i].op = (sim_op_t){.on_end = feed, .on_done = finished, .owner = &feeder};
+        }
+        feed(bench.engine, &op[0].op);
+        (void)sim_engine_run(bench.engine);
+        cr_assert_eq(feeder.done, feeder.count);
+        end[split] = op[feeder.count - 1].op.end;
+        for (uint32_t i = 0; i < feeder.count; i++)
+            expect_causes_sum(&op[i].op);
+        bench_fini(&bench);
+    }
+    cr_assert_eq(end[0], end[1]);
+}
+
 Test(dma, a_short_transfer_does_not_pass_a_long_one) {
     sim_dma_spec_t spec = spec_of();
     spec.read_transfers = 8;
