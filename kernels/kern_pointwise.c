@@ -101,10 +101,71 @@ static uint64_t sram_need(const pointwise_t *p, const plan_t *plan) {
     return need;
 }
 
-static uint64_t vector_cost(const pointwise_t *p, uint64_t elems) {
-    uint64_t cycles = 0;
+/* ---- values of fewer dimensions ---- */
+
+/* Dimensions that the instructions walk, and along which their sources vary: a temporary made of
+ * broadcast operands is computed once, not once for each element. */
+typedef struct dims {
+    uint32_t walk[KERN_MAX_NODES + 1], src[KERN_MAX_NODES + 1][3];
+} dims_t;
+
+static uint32_t dims_of_ref(const pointwise_t *p, kern_ref_t ref, const uint32_t *temp_dims) {
+    uint32_t mask = 0, operand = OP_INDEX;
+    switch (ref.kind) {
+    case KERN_REF_NONE:
+    case KERN_REF_SCALAR: return 0;
+    case KERN_REF_TEMP: return temp_dims[ref.index];
+    case KERN_REF_OUT: return (1u << p->iter.ndims) - 1u;
+    case KERN_REF_INPUT: operand = OP_INPUT(ref.index); break;
+    case KERN_REF_INDEX: break;
+    }
+    for (uint32_t d = 0; d < p->iter.ndims; d++)
+        mask |= (uint32_t)(p->iter.stride[operand][d] != 0) << d;
+    return mask;
+}
+
+/* One pass over the instructions; those in `wide` walk all dimensions. Returns the instruction that must join
+ * them: its result is replaced in place by one of other dimensions. -1: none. */
+static int32_t find_dims(const pointwise_t *p, uint32_t wide, dims_t *dims) {
+    uint32_t temp_dims[KERN_MAX_NODES + 1] = {0}, producer[KERN_MAX_NODES + 1] = {0};
+    uint32_t all = (1u << p->iter.ndims) - 1u;
     for (uint32_t i = 0; i < p->expr.num_insns; i++) {
         const kern_expr_insn_t *insn = &p->expr.insn[i];
+        bool is_wide = (wide >> i & 1u) || insn->dst.kind == KERN_REF_OUT;
+        dims->walk[i] = is_wide ? all : 0;
+        for (uint32_t s = 0; s < 3; s++) {
+            dims->src[i][s] = dims_of_ref(p, insn->src[s], temp_dims);
+            dims->walk[i] |= dims->src[i][s];
+        }
+        if (insn->dst.kind != KERN_REF_TEMP) continue;
+        for (uint32_t s = 0; s < 3; s++) {
+            bool is_in_place =
+                insn->src[s].kind == KERN_REF_TEMP && insn->src[s].index == insn->dst.index;
+            if (is_in_place && dims->src[i][s] != dims->walk[i])
+                return (int32_t)producer[insn->dst.index];
+        }
+        temp_dims[insn->dst.index] = dims->walk[i];
+        producer[insn->dst.index] = i;
+    }
+    return -1;
+}
+
+static dims_t dims_of(const pointwise_t *p) {
+    dims_t dims = {0};
+    uint32_t wide = 0;
+    for (int32_t next; (next = find_dims(p, wide, &dims)) >= 0;)
+        wide |= 1u << next;
+    return dims;
+}
+
+static uint64_t vector_cost(const pointwise_t *p, const kern_nest_t *nest) {
+    uint64_t cycles = 0;
+    dims_t dims = dims_of(p);
+    for (uint32_t i = 0; i < p->expr.num_insns; i++) {
+        const kern_expr_insn_t *insn = &p->expr.insn[i];
+        uint64_t elems = 1;
+        for (uint32_t d = 0; d < nest->ndims; d++)
+            elems *= dims.walk[i] >> d & 1u ? nest->axis[d].tile : 1;
         kern_class_t cls = KERN_CLASS_ALU;
         if (insn->op == VNPU_OP_V_UNARY) cls = kern_class_unary(insn->func);
         if (insn->op == VNPU_OP_V_BINARY) cls = kern_class_binary(insn->func);
@@ -128,7 +189,7 @@ static uint64_t cost_of(const pointwise_t *p, const plan_t *plan) {
         if (o != OP_OUT) cost.load_cycles += cycles;
         cost.dram_bytes += bytes;
     }
-    cost.vector_cycles = vector_cost(p, kern_nest_tile_elems(&plan->nest));
+    cost.vector_cycles = vector_cost(p, &plan->nest);
     return kern_cost_stream(machine, &cost);
 }
 
@@ -207,14 +268,17 @@ static bool is_fixed(const plan_t *plan, uint32_t operand) {
     return operand != OP_OUT && plan->is_fixed[operand - 1];
 }
 
-/* Tile buffer of out or an input as the vector unit walks it. */
-static vnpu_ap_t tile_ap(const coder_t *c, uint32_t operand) {
+/* Tile buffer of out or an input as the vector unit walks it, along the dimensions in `walk`. */
+static vnpu_ap_t tile_ap(const coder_t *c, uint32_t operand, uint32_t walk) {
     const kern_nest_t *nest = &c->plan->nest;
     kern_term_t term[KERN_NEST_DIMS];
-    for (uint32_t d = 0; d < nest->ndims; d++)
-        term[d] = (kern_term_t){&nest->axis[d], c->plan->sram_stride[operand][d], false};
+    uint32_t count = 0;
+    for (uint32_t d = 0; d < nest->ndims; d++) {
+        if (!(walk >> d & 1u)) continue;
+        term[count++] = (kern_term_t){&nest->axis[d], c->plan->sram_stride[operand][d], false};
+    }
     vnpu_ap_t ap = kern_ap_terms(VNPU_SPACE_SRAM, dtype_of(c->p, operand), c->sram[operand], term,
-                                 nest->ndims, false);
+                                 count, false);
     if (!is_fixed(c->plan, operand)) {
         uint64_t bytes = c->plan->sram_elems[operand] * vnpu_dtype_bytes(dtype_of(c->p, operand));
         kern_ap_rotate(&ap, nest->inner, nest->buffers,
@@ -223,25 +287,28 @@ static vnpu_ap_t tile_ap(const coder_t *c, uint32_t operand) {
     return ap;
 }
 
-/* Temporaries are dense, scalars have no strides, the index moves like memory. */
-static vnpu_ap_t value_ap(const coder_t *c, kern_ref_t ref) {
+/* Temporaries are dense, scalars have no strides, the index moves like memory. walk: dimensions of the
+ * instruction; own: those along which the value varies. */
+static vnpu_ap_t value_ap(const coder_t *c, kern_ref_t ref, uint32_t walk, uint32_t own) {
     const kern_nest_t *nest = &c->plan->nest;
     vnpu_dtype_t compute = c->p->call->is_integer ? VNPU_I64 : VNPU_F32;
-    if (ref.kind == KERN_REF_OUT) return tile_ap(c, OP_OUT);
-    if (ref.kind == KERN_REF_INPUT) return tile_ap(c, OP_INPUT(ref.index));
+    if (ref.kind == KERN_REF_OUT) return tile_ap(c, OP_OUT, walk);
+    if (ref.kind == KERN_REF_INPUT) return tile_ap(c, OP_INPUT(ref.index), walk);
     kern_term_t term[KERN_NEST_DIMS];
+    uint32_t count = 0;
     for (uint32_t d = 0; d < nest->ndims; d++) {
-        int64_t stride = c->plan->sram_stride[OP_OUT][d];
+        if (!(walk >> d & 1u)) continue;
+        int64_t stride = own >> d & 1u ? c->plan->sram_stride[OP_OUT][d] : 0;
         if (ref.kind == KERN_REF_SCALAR) stride = 0;
         if (ref.kind == KERN_REF_INDEX) stride = c->p->iter.stride[OP_INDEX][d];
-        term[d] = (kern_term_t){&nest->axis[d], stride, false};
+        term[count++] = (kern_term_t){&nest->axis[d], stride, false};
     }
     if (ref.kind == KERN_REF_SCALAR)
         return kern_ap_terms(VNPU_SPACE_ARG, compute, 8 * (int64_t)c->scalar_arg[ref.index], term,
-                             nest->ndims, false);
+                             count, false);
     if (ref.kind == KERN_REF_INDEX)
-        return kern_ap_terms(VNPU_SPACE_IOTA, VNPU_I64, c->p->index_base, term, nest->ndims, true);
-    return kern_ap_terms(VNPU_SPACE_SRAM, compute, c->temp[ref.index], term, nest->ndims, false);
+        return kern_ap_terms(VNPU_SPACE_IOTA, VNPU_I64, c->p->index_base, term, count, true);
+    return kern_ap_terms(VNPU_SPACE_SRAM, compute, c->temp[ref.index], term, count, false);
 }
 
 /* Moves one operand's tile. Dimensions are walked by descending DRAM stride. */
@@ -265,7 +332,7 @@ static vnpu_insn_t *emit_move(coder_t *c, uint32_t operand, kern_queue_t queue) 
     vnpu_ap_t dram = kern_ap_terms(VNPU_SPACE_DRAM, dtype_of(c->p, operand), 0, far, count, true);
     vnpu_ap_t sram = kern_ap_terms(VNPU_SPACE_SRAM, dtype_of(c->p, operand), c->sram[operand], near,
                                    count, false);
-    vnpu_ap_t whole = tile_ap(c, operand);
+    vnpu_ap_t whole = tile_ap(c, operand, UINT32_MAX);
     sram.rot_loop = whole.rot_loop;
     sram.rot_count = whole.rot_count;
     sram.rot_stride = whole.rot_stride;
@@ -293,17 +360,18 @@ static uint32_t emit_loads(coder_t *c, bool fixed) {
 
 static void emit_expr(coder_t *c, uint32_t loads) {
     const kern_expr_t *expr = &c->p->expr;
+    dims_t dims = dims_of(c->p);
     for (uint32_t i = 0; i < expr->num_insns; i++) {
         const kern_expr_insn_t *from = &expr->insn[i];
         vnpu_insn_t *insn = kern_emit(c->builder, KERN_VECTOR, from->op);
         insn->func = from->func;
         insn->func2 = from->func2;
         insn->flags = from->flags;
-        vnpu_ap_t ap[4] = {value_ap(c, from->dst)};
+        vnpu_ap_t ap[4] = {value_ap(c, from->dst, dims.walk[i], dims.walk[i])};
         vnpu_ap_t *list[4] = {&ap[0]};
         uint32_t count = 1;
         for (uint32_t s = 0; s < 3 && from->src[s].kind != KERN_REF_NONE; s++) {
-            ap[count] = value_ap(c, from->src[s]);
+            ap[count] = value_ap(c, from->src[s], dims.walk[i], dims.src[i][s]);
             list[count] = &ap[count];
             count++;
         }
