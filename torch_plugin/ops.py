@@ -254,6 +254,7 @@ KERNELS = [
     Kernel("_softmax_backward_data.out", "softmax_backward_out", "softmax"),
     Kernel("_log_softmax_backward_data.out", "log_softmax_backward_out", "softmax"),
     Kernel("native_layer_norm", "native_layer_norm", "norm"),
+    Kernel("native_batch_norm", "native_batch_norm", "norm"),
     # reductions
     Kernel("sum.IntList_out", "sum_out", "reduction", "fib"),
     Kernel("mean.out", "mean_out", "reduction"),
@@ -292,9 +293,14 @@ KERNELS = [
     Kernel(
         "index.Tensor_out", "index_tensor_out", "index", "fib", "integer indices of adjacent dimensions; masks: host"
     ),
-    # no kernel for them yet, and none of that name on the CPU
-    Kernel("convolution_overrideable", "convolution", "convolution", "f", "every convolution arrives here", "host"),
+    # convolutions arrive here; the CPU has none of that name, so the handlers do the host's part themselves
+    Kernel("convolution_overrideable", "convolution", "convolution", "f", "three dimensions, transposed: host"),
     Kernel("convolution_backward_overrideable", "convolution_backward", "convolution", "f", "", "host"),
+    # pooling
+    Kernel("max_pool2d", "max_pool2d", "pooling", "f", "where no gradient is needed: without indices"),
+    Kernel("max_pool2d_with_indices.out", "max_pool2d_with_indices_out", "pooling"),
+    Kernel("avg_pool2d.out", "avg_pool2d_out", "pooling"),
+    Kernel("_adaptive_avg_pool2d", "adaptive_avg_pool2d", "pooling", "f", "windows of unequal size: host"),
     # random
     Kernel("native_dropout", "native_dropout", "random", "f", "the mask is drawn on the host"),
 ]
