@@ -28,6 +28,8 @@ float dev_load_f32(vnpu_dtype_t dtype, const void *element) {
     case VNPU_I32:
     case VNPU_I64:
     case VNPU_BOOL: return (float)dev_load_i64(dtype, element);
+    case VNPU_BFP8: /* never computed: dev_exec_run refuses */
+    case VNPU_BFP4:
     case VNPU_DTYPE_NONE:
     case VNPU_DTYPE_COUNT: break;
     }
@@ -56,6 +58,8 @@ int64_t dev_load_i64(vnpu_dtype_t dtype, const void *element) {
     case VNPU_F16:
     case VNPU_F8E4M3:
     case VNPU_F8E5M2: return dev_f32_to_i64(dev_load_f32(dtype, element));
+    case VNPU_BFP8: /* never computed: dev_exec_run refuses */
+    case VNPU_BFP4:
     case VNPU_DTYPE_NONE:
     case VNPU_DTYPE_COUNT: break;
     }
@@ -112,6 +116,8 @@ void dev_store_f32(vnpu_dtype_t dtype, void *element, float value) {
         STORE(uint8_t, (uint8_t)(value != 0.0f));
         return;
     }
+    case VNPU_BFP8: /* never computed: dev_exec_run refuses */
+    case VNPU_BFP4:
     case VNPU_DTYPE_NONE:
     case VNPU_DTYPE_COUNT: break;
     }
@@ -146,6 +152,8 @@ void dev_store_i64(vnpu_dtype_t dtype, void *element, int64_t value) {
     case VNPU_F16:
     case VNPU_F8E4M3:
     case VNPU_F8E5M2: dev_store_f32(dtype, element, (float)value); return;
+    case VNPU_BFP8: /* never computed: dev_exec_run refuses */
+    case VNPU_BFP4:
     case VNPU_DTYPE_NONE:
     case VNPU_DTYPE_COUNT: break;
     }

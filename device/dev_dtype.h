@@ -27,7 +27,7 @@ static inline float dev_bits_f32(uint32_t bits) {
 }
 
 static inline bool dev_is_float(vnpu_dtype_t dtype) {
-    return dtype >= VNPU_F32 && dtype <= VNPU_F8E5M2;
+    return (dtype >= VNPU_F32 && dtype <= VNPU_F8E5M2) || dtype == VNPU_BFP8 || dtype == VNPU_BFP4;
 }
 
 static inline float dev_bf16_to_f32(uint16_t h) {

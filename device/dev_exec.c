@@ -3,6 +3,7 @@
  * one thread; which thread takes which core does not matter to the values.
  */
 #include "device/dev_exec_internal.h"
+#include "device/dev_isa_names.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -300,6 +301,20 @@ static sim_status_t prepare_rows(dev_exec_t *exec, const dev_launch_t *launch, s
     return SIM_OK;
 }
 
+/* Types that have time but no values. */
+static sim_status_t check_types(const dev_exec_t *exec, const dev_program_t *program,
+                                sim_error_t *err) {
+    for (uint32_t i = 0; exec->options.mode != DEV_EXEC_TIMING && i < program->header.num_aps;
+         i++) {
+        vnpu_dtype_t dtype = (vnpu_dtype_t)program->ap[i].dtype;
+        if (vnpu_dtype_block(dtype) == 1) continue;
+        return sim_error_set(err, SIM_ERROR_UNSUPPORTED,
+                             "%s: pattern %u is %s, which is timed, not computed: VNPU_MODE=timing",
+                             program->header.name, i, dev_dtype_name(dtype));
+    }
+    return SIM_OK;
+}
+
 /* Wakes the helpers, works along, waits for the last one. */
 static void run_parallel(dev_exec_t *exec) {
     pthread_mutex_lock(&exec->lock);
@@ -316,7 +331,8 @@ static void run_parallel(dev_exec_t *exec) {
 
 sim_status_t dev_exec_run(dev_exec_t *exec, uint32_t owner, const dev_launch_t *launch,
                           sim_error_t *err) {
-    sim_status_t status = deal(exec, launch, err);
+    sim_status_t status = check_types(exec, launch->program, err);
+    if (status == SIM_OK) status = deal(exec, launch, err);
     if (status == SIM_OK) status = prepare_rows(exec, launch, err);
     if (status != SIM_OK) return status;
     exec->launch = launch;

@@ -1,5 +1,7 @@
 #include "device/dev_isa_names.h"
 
+#include "device/dev_dtype.h"
+
 #define ON_ANY 0x0fu
 #define ON_DMA (1u << VNPU_QUEUE_DMA)
 #define ON_MTX (1u << VNPU_QUEUE_MATRIX)
@@ -130,7 +132,8 @@ static const char *const oob_names[] = {
 static const char *const dtype_names[VNPU_DTYPE_COUNT] = {
     [VNPU_F32] = "f32",       [VNPU_BF16] = "bf16", [VNPU_F16] = "f16",  [VNPU_F8E4M3] = "f8e4m3",
     [VNPU_F8E5M2] = "f8e5m2", [VNPU_I8] = "i8",     [VNPU_U8] = "u8",    [VNPU_I16] = "i16",
-    [VNPU_I32] = "i32",       [VNPU_I64] = "i64",   [VNPU_BOOL] = "bool"};
+    [VNPU_I32] = "i32",       [VNPU_I64] = "i64",   [VNPU_BOOL] = "bool", [VNPU_BFP8] = "bfp8",
+    [VNPU_BFP4] = "bfp4"};
 
 static const char *const space_names[VNPU_SPACE_COUNT] = {[VNPU_SPACE_DRAM] = "dram",
                                                           [VNPU_SPACE_SRAM] = "sram",
@@ -230,5 +233,5 @@ const char *dev_operand_name(uint32_t i) {
 }
 
 bool dev_dtype_is_float(uint32_t dtype) {
-    return dtype >= VNPU_F32 && dtype <= VNPU_F8E5M2;
+    return dev_is_float((vnpu_dtype_t)dtype);
 }

@@ -20,6 +20,8 @@ static void read_rates(dev_class_t *cls, const sim_config_t *config) {
     cls->matrix_rate[VNPU_F16] = sim_config_ratio(config, "matrix.rate.f16");
     cls->matrix_rate[VNPU_I8] = sim_config_ratio(config, "matrix.rate.i8");
     cls->matrix_rate[VNPU_U8] = cls->matrix_rate[VNPU_I8];
+    cls->matrix_rate[VNPU_BFP8] = sim_config_ratio(config, "matrix.rate.bfp8");
+    cls->matrix_rate[VNPU_BFP4] = sim_config_ratio(config, "matrix.rate.bfp4");
 }
 
 static void read_core(dev_class_t *cls, const sim_config_t *config) {

@@ -75,8 +75,8 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     memset(op, 0, sizeof *op);
     op->k = 1;
     for (uint32_t d = 0; d <= insn->func; d++) op->k *= b.size[d];
-    op->m = (uint32_t)(a.count / op->k);
-    op->n = (uint32_t)(b.count / op->k);
+    op->m = (uint32_t)(a.count * vnpu_dtype_block(a.dtype) / op->k);
+    op->n = (uint32_t)(b.count * vnpu_dtype_block(b.dtype) / op->k);
     op->rate = queue->core->cls->matrix_rate[a.dtype];
     op->pieces = a.dtype == VNPU_F32 ? queue->core->cls->matrix_f32_pieces : 1;
     op->keep_weights = holds_weights(queue->core, &b, (insn->flags & VNPU_F_KEEP_WEIGHTS) != 0);
@@ -85,6 +85,10 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     op->weight_bytes = b.elem_bytes;
     op->out_bytes = c.elem_bytes;
     const dev_class_t *cls = queue->core->cls;
+    if (vnpu_dtype_block(a.dtype) > 1) { /* fractions of a byte per value */
+        op->in.bytes = a.count * a.elem_bytes;
+        op->weights.bytes = b.count * b.elem_bytes;
+    }
     if (cls->sram_banks.has_conflicts) {
         op->in = port_use(cls, &a);
         op->weights = port_use(cls, &b);
@@ -136,6 +140,15 @@ static void vector_classes(const vnpu_insn_t *insn, sim_vector_op_t *op) {
     }
 }
 
+/* The view with its blocks unfolded. */
+static dev_view_t in_values(dev_view_t view) {
+    uint32_t block = vnpu_dtype_block(view.dtype), inner = view.ndims - 1;
+    if (block == 1) return view;
+    view.size[inner] *= block;
+    for (uint32_t d = 0; d < inner; d++) view.stride[d] *= block;
+    return view;
+}
+
 static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
     const vnpu_insn_t *insn = queue->insn;
     sim_vector_op_t *op = &slot->op.vector;
@@ -152,7 +165,7 @@ static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
         if (one.space == VNPU_SPACE_SRAM) add_use(&op->sram, port_use(queue->core->cls, &one));
         if (one.space == VNPU_SPACE_ACC) add_use(&op->acc, port_use(queue->core->cls, &one));
         bool is_rows = (is_reduction && i == 0) || i == 4;
-        if (!is_rows) view[shaped++] = one;
+        if (!is_rows) view[shaped++] = in_values(one);
     }
     vector_classes(insn, op);
     merge_views(view, shaped, &op->outer, &op->inner);

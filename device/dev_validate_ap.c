@@ -73,7 +73,8 @@ static sim_status_t check_space(dev_check_t *check, uint32_t index, const vnpu_a
 }
 
 static sim_status_t check_base(dev_check_t *check, uint32_t index, const vnpu_ap_t *ap) {
-    int64_t elem = vnpu_dtype_bytes((vnpu_dtype_t)ap->dtype);
+    bool is_block = vnpu_dtype_block((vnpu_dtype_t)ap->dtype) > 1; /* a run of bytes */
+    int64_t elem = is_block ? 1 : vnpu_dtype_bytes((vnpu_dtype_t)ap->dtype);
     if (ap->base > MAX_BASE || ap->base < -MAX_BASE) return FAIL_AP("base beyond 2^48");
     if (ap->space == VNPU_SPACE_IOTA) return SIM_OK;
     if (ap->base % elem != 0) {

@@ -30,8 +30,13 @@ static sim_status_t check_in(dev_check_t *check, uint32_t operand, uint32_t spac
 
 /* ---- dimensions that correspond ---- */
 
-static uint64_t clip_key(const vnpu_clip_t *clip) {
-    return (uint64_t)clip->extent << 16 | (uint64_t)clip->loop << 8 | clip->axis_mode;
+/* Values that one element of a pattern's dimension stands for: blocks lie along the innermost. */
+static uint32_t values_per_elem(const vnpu_ap_t *ap, uint32_t dim) {
+    return dim + 1u == ap->ndims ? vnpu_dtype_block((vnpu_dtype_t)ap->dtype) : 1;
+}
+
+static uint64_t clip_key(const vnpu_clip_t *clip, uint32_t values) {
+    return ((uint64_t)clip->extent * values) << 16 | (uint64_t)clip->loop << 8 | clip->axis_mode;
 }
 
 /* The clips of one dimension, in ascending order. */
@@ -39,7 +44,7 @@ static uint32_t clips_of(const vnpu_ap_t *ap, uint32_t dim, uint64_t key[4]) {
     uint32_t count = 0;
     for (uint32_t c = 0; c < 4; c++) {
         if (!(ap->clip[c].axis_mode & VNPU_CLIP_USED) || ap->clip[c].dim != dim) continue;
-        uint64_t k = clip_key(&ap->clip[c]);
+        uint64_t k = clip_key(&ap->clip[c], values_per_elem(ap, dim));
         uint32_t at = count++;
         for (; at > 0 && key[at - 1] > k; at--)
             key[at] = key[at - 1];
@@ -57,9 +62,12 @@ static bool is_clipped(const vnpu_ap_t *ap, uint32_t dim) {
 static sim_status_t check_same_dim(dev_check_t *check, uint32_t a, uint32_t da, uint32_t b,
                                    uint32_t db) {
     const vnpu_ap_t *ap_a = operand_ap(check, a), *ap_b = operand_ap(check, b);
-    if (ap_a->dim[da].size != ap_b->dim[db].size) {
-        return FAIL_INSN("%s dimension %u has size %u, %s dimension %u has %u", dev_operand_name(a),
-                         da, ap_a->dim[da].size, dev_operand_name(b), db, ap_b->dim[db].size);
+    uint64_t size_a = (uint64_t)ap_a->dim[da].size * values_per_elem(ap_a, da);
+    uint64_t size_b = (uint64_t)ap_b->dim[db].size * values_per_elem(ap_b, db);
+    if (size_a != size_b) {
+        return FAIL_INSN("%s dimension %u has size %llu, %s dimension %u has %llu",
+                         dev_operand_name(a), da, (unsigned long long)size_a, dev_operand_name(b),
+                         db, (unsigned long long)size_b);
     }
     uint64_t key_a[4], key_b[4];
     uint32_t count_a = clips_of(ap_a, da, key_a), count_b = clips_of(ap_b, db, key_b);

@@ -45,6 +45,10 @@ typedef enum vnpu_dtype {
     VNPU_I32 = 9,
     VNPU_I64 = 10,
     VNPU_BOOL = 11, /* one byte, 0 or 1; any other byte reads as 1 */
+    /* Block floating point: one element of a pattern is a block of 16 values that share an exponent of 8 bits, in front
+     * of 16 signs and mantissas. Timed, not computed: programs with them run in VNPU_MODE=timing only. */
+    VNPU_BFP8 = 12, /* 8 bits a value: 17 bytes, 8.5 bits a value in all */
+    VNPU_BFP4 = 13, /* 4 bits a value: 9 bytes, 4.5 bits a value in all */
     VNPU_DTYPE_COUNT
 } vnpu_dtype_t;
 
@@ -190,8 +194,9 @@ typedef struct vnpu_dim {
  *   byte address   = start(space, arg) + base + element offset * size of dtype
  * start: the argument's address (DRAM, arg given), 0 (SRAM, ACC, ARG). IOTA: the value is base + element offset.
  * A pattern with a dimension clipped to 0 makes its instruction a no-op that still waits and signals.
- * Two operands of one instruction correspond element by element: same ndims after clipping sizes must agree, except
- * where the opcode says otherwise. Broadcasting is a stride of 0.
+ * Two operands of one instruction correspond value by value: same ndims after clipping sizes must agree, except
+ * where the opcode says otherwise. Broadcasting is a stride of 0. Blocks (vnpu_dtype_block) hold values of the innermost
+ * dimension: its size, clips, strides and increments count blocks.
  */
 typedef struct vnpu_ap {
     uint8_t space; /* vnpu_space_t */
@@ -289,16 +294,27 @@ typedef struct vnpu_program_header {
 } vnpu_program_header_t;
 static_assert(sizeof(vnpu_program_header_t) == 128, "program header");
 
-/* Bytes of one element; 0 for an unknown code. */
+/* Bytes of one element of a pattern; 0 for an unknown code. */
 static inline uint32_t vnpu_dtype_bytes(vnpu_dtype_t dtype) {
     switch (dtype) {
     case VNPU_F32: case VNPU_I32: return 4;
     case VNPU_BF16: case VNPU_F16: case VNPU_I16: return 2;
     case VNPU_F8E4M3: case VNPU_F8E5M2: case VNPU_I8: case VNPU_U8: case VNPU_BOOL: return 1;
     case VNPU_I64: return 8;
+    case VNPU_BFP8: return 17;
+    case VNPU_BFP4: return 9;
     case VNPU_DTYPE_NONE: case VNPU_DTYPE_COUNT: return 0;
     }
     return 0;
+}
+
+/* Values of one element of a pattern: a block, or 1. */
+static inline uint32_t vnpu_dtype_block(vnpu_dtype_t dtype) { return dtype == VNPU_BFP8 || dtype == VNPU_BFP4 ? 16 : 1; }
+
+/* Bytes of `values` values that follow each other: whole blocks. */
+static inline uint64_t vnpu_dtype_span(vnpu_dtype_t dtype, uint64_t values) {
+    uint64_t block = vnpu_dtype_block(dtype);
+    return (values / block + (values % block != 0)) * vnpu_dtype_bytes(dtype);
 }
 
 #ifdef __cplusplus

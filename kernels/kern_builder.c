@@ -58,6 +58,16 @@ uint64_t kern_align(uint64_t bytes) {
     return (bytes + SRAM_ALIGN - 1) / SRAM_ALIGN * SRAM_ALIGN;
 }
 
+uint64_t kern_buffer_bytes(vnpu_dtype_t dtype, uint64_t elems) {
+    uint64_t element = vnpu_dtype_bytes(dtype), bytes = vnpu_dtype_span(dtype, elems);
+    uint64_t unit = element % 2 == 0 ? SRAM_ALIGN : SRAM_ALIGN * element; /* whole elements */
+    return (bytes + unit - 1) / unit * unit;
+}
+
+uint64_t kern_buffer_elems(vnpu_dtype_t dtype, uint64_t elems) {
+    return kern_buffer_bytes(dtype, elems) / vnpu_dtype_bytes(dtype) * vnpu_dtype_block(dtype);
+}
+
 uint32_t kern_sram(kern_builder_t *builder, uint64_t bytes) {
     uint64_t at = builder->sram_bytes;
     builder->sram_bytes += kern_align(bytes);
@@ -316,6 +326,33 @@ static void fill_header(const kern_builder_t *builder, vnpu_program_header_t *he
     }
 }
 
+static int32_t in_blocks(kern_builder_t *builder, int64_t values, int64_t block) {
+    if (values % block != 0) misuse(builder, "a pattern cuts a block", (uint64_t)values);
+    return (int32_t)(values / block);
+}
+
+/* From values, as kernels count, to elements, which are blocks for block types. */
+static vnpu_ap_t in_elements(kern_builder_t *builder, const vnpu_ap_t *values) {
+    int64_t block = vnpu_dtype_block((vnpu_dtype_t)values->dtype);
+    vnpu_ap_t ap = *values;
+    if (block == 1) return ap;
+    uint32_t last = ap.ndims - 1u;
+    if (ap.dim[last].stride != 1) misuse(builder, "blocks apart", last);
+    for (uint32_t d = 0; d < last; d++)
+        ap.dim[d].stride = in_blocks(builder, ap.dim[d].stride, block);
+    ap.dim[last].size = (uint32_t)in_blocks(builder, ap.dim[last].size, block);
+    for (uint32_t l = 0; l < VNPU_MAX_LOOPS; l++)
+        ap.loop_inc[l] = in_blocks(builder, ap.loop_inc[l], block);
+    for (uint32_t a = 0; a < VNPU_MAX_AXES; a++)
+        ap.grid_inc[a] = in_blocks(builder, ap.grid_inc[a], block);
+    ap.rot_stride = (uint32_t)in_blocks(builder, ap.rot_stride, block);
+    for (uint32_t c = 0; c < 4; c++) {
+        if ((ap.clip[c].axis_mode & VNPU_CLIP_USED) && ap.clip[c].dim == last)
+            ap.clip[c].extent = (uint32_t)in_blocks(builder, ap.clip[c].extent, block);
+    }
+    return ap;
+}
+
 void *kern_builder_image(kern_builder_t *builder, size_t *out_bytes) {
     *out_bytes = 0;
     if (builder->is_out_of_memory) return NULL;
@@ -343,7 +380,10 @@ void *kern_builder_image(kern_builder_t *builder, size_t *out_bytes) {
         insn_at += stream->count * sizeof(vnpu_insn_t);
         first += stream->count;
     }
-    if (builder->num_aps > 0) memcpy(insn_at, builder->ap, builder->num_aps * sizeof(vnpu_ap_t));
+    for (uint32_t i = 0; i < builder->num_aps; i++) {
+        vnpu_ap_t ap = in_elements(builder, &builder->ap[i]);
+        memcpy(insn_at + i * sizeof ap, &ap, sizeof ap);
+    }
     memcpy(image, &header, sizeof header);
     header.crc32 = crc32_of(image, bytes);
     memcpy(image, &header, sizeof header);

@@ -267,6 +267,8 @@ static bool fill_pattern(vnpu_dtype_t dtype, double value_f, int64_t value_i,
     case VNPU_F16:
     case VNPU_F8E4M3:
     case VNPU_F8E5M2:
+    case VNPU_BFP8:
+    case VNPU_BFP4:
     case VNPU_DTYPE_NONE:
     case VNPU_DTYPE_COUNT: break;
     }

@@ -161,7 +161,7 @@ static uint64_t operand_cycles(const vnpu_machine_t *machine, vnpu_dtype_t dtype
     uint64_t elems = rows.tile * part * col_folds;
     elems += has_results ? part * cols.tile * row_folds : rows.tile * cols.tile;
     uint64_t per_cycle = row_folds * col_folds * machine->matrix_operand_bytes_per_cycle;
-    return kern_ceil_div(elems * vnpu_dtype_bytes(dtype), per_cycle);
+    return kern_ceil_div(vnpu_dtype_span(dtype, elems), per_cycle);
 }
 
 /* Cycles of one fold's stream over `part` elements. */

@@ -146,7 +146,8 @@ static vnpu_status_t run(kern_context_t *context, vnpu_stream_t stream,
         return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
                          "gemm: a row of K = %lld elements is too long",
                          (long long)shape->size[GEMM_K]);
-    int64_t half = (shape->size[longest] + 1) / 2;
+    int64_t block = longest == GEMM_N ? vnpu_dtype_block(shape->b_dtype) : 1;
+    int64_t half = (shape->size[longest] / block + 1) / 2 * block;
     for (int64_t from = 0; from < shape->size[longest]; from += half) {
         kern_gemm_shape_t part = *shape;
         operands_t moved = *at;
@@ -155,11 +156,11 @@ static vnpu_status_t run(kern_context_t *context, vnpu_stream_t stream,
         int32_t ia = longest == GEMM_B ? 0 : longest == GEMM_M ? 1 : -1;
         int32_t ib = longest == GEMM_B ? 0 : longest == GEMM_N ? 2 : -1;
         uint32_t io = longest == GEMM_B ? 0 : longest == GEMM_M ? 1 : 2;
-        if (ia >= 0) moved.a += (uint64_t)(from * shape->a[ia]) * vnpu_dtype_bytes(shape->a_dtype);
-        if (ib >= 0) moved.b += (uint64_t)(from * shape->b[ib]) * vnpu_dtype_bytes(shape->b_dtype);
-        moved.out += (uint64_t)(from * shape->out[io]) * vnpu_dtype_bytes(shape->out_dtype);
+        if (ia >= 0) moved.a += vnpu_dtype_span(shape->a_dtype, (uint64_t)(from * shape->a[ia]));
+        if (ib >= 0) moved.b += vnpu_dtype_span(shape->b_dtype, (uint64_t)(from * shape->b[ib]));
+        moved.out += vnpu_dtype_span(shape->out_dtype, (uint64_t)(from * shape->out[io]));
         if (shape->has_c)
-            moved.c += (uint64_t)(from * shape->c[io]) * vnpu_dtype_bytes(shape->c_dtype);
+            moved.c += vnpu_dtype_span(shape->c_dtype, (uint64_t)(from * shape->c[io]));
         vnpu_status_t status = run(context, stream, &part, &moved);
         if (status != VNPU_OK) return status;
     }
@@ -311,6 +312,7 @@ static vnpu_status_t run_gemm(kern_context_t *context, vnpu_stream_t stream,
                                .activation = call->activation};
     shape.keeps_rows = context->machine.dma_keeps_rows;
     shape.is_direct = context->machine.dma_accumulator_bytes_per_cycle > 0 && !has_c &&
+                      vnpu_dtype_block(o->dtype) == 1 &&
                       !shape.has_alpha && call->activation == KERN_ACT_NONE;
     operands_t at = {o->address,      call->a.address, call->b.address,
                      call->c.address, call->alpha,     call->beta};

@@ -21,7 +21,7 @@ static uint8_t level_mask(const kern_axis_t *axis) {
     return (uint8_t)(axis->level == VNPU_NO_LOOP ? 0u : 1u << axis->level);
 }
 static uint64_t padded(uint64_t elems, vnpu_dtype_t dtype) { /* elements between buffers */
-    return kern_align(elems * vnpu_dtype_bytes(dtype)) / vnpu_dtype_bytes(dtype);
+    return kern_buffer_elems(dtype, elems);
 }
 static vnpu_dtype_t acc_dtype(const kern_gemm_shape_t *shape) {
     return kern_dtype_is_float(shape->a_dtype) ? VNPU_F32 : VNPU_I32;
@@ -393,18 +393,18 @@ static void declare(coder_t *c) {
     if (shape->has_beta) c->arg_beta = kern_arg(b, VNPU_ARG_SCALAR);
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
     c->sram_a =
-        kern_sram(b, a_buffers(c) * kern_align(a_elems(c) * vnpu_dtype_bytes(shape->a_dtype)));
+        kern_sram(b, a_buffers(c) * kern_buffer_bytes(shape->a_dtype, a_elems(c)));
     c->sram_b = kern_sram(b, weight_buffers *
-                                 kern_align(weight_elems(c) * vnpu_dtype_bytes(shape->b_dtype)));
+                                 kern_buffer_bytes(shape->b_dtype, weight_elems(c)));
     if (!shape->is_direct)
         c->sram_out = kern_sram(
-            b, plan->tile_buffers * kern_align(m * n * vnpu_dtype_bytes(shape->out_dtype)));
+            b, plan->tile_buffers * kern_buffer_bytes(shape->out_dtype, m * n));
     c->acc = kern_acc(b, plan->tile_buffers * kern_align(m * n * 4));
     bool is_row = kern_gemm_has_row(shape);
     uint32_t c_buffers = is_row ? plan->panel_buffers : plan->tile_buffers;
     if (shape->has_c)
         c->sram_c = kern_sram(
-            b, c_buffers * kern_align((is_row ? n : m * n) * vnpu_dtype_bytes(shape->c_dtype)));
+            b, c_buffers * kern_buffer_bytes(shape->c_dtype, is_row ? n : m * n));
     if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
     c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
     c->result = kern_ring(b, consumer_of(c), plan->tile_buffers);

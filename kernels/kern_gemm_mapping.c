@@ -27,12 +27,12 @@ static uint64_t moved_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan
              n = (uint64_t)shape->size[GEMM_N], k = (uint64_t)shape->size[GEMM_K];
     uint64_t a_times = plan->is_a_fixed ? busy(&axis[GEMM_N]) : axis[GEMM_N].tiles;
     uint64_t b_times = plan->is_panel ? busy(&axis[GEMM_M]) : axis[GEMM_M].tiles;
-    uint64_t bytes = b * m * k * vnpu_dtype_bytes(shape->a_dtype) * a_times +
-                     b * k * n * vnpu_dtype_bytes(shape->b_dtype) * b_times +
-                     b * m * n * vnpu_dtype_bytes(shape->out_dtype);
+    uint64_t bytes = vnpu_dtype_span(shape->a_dtype, b * m * k) * a_times +
+                     vnpu_dtype_span(shape->b_dtype, b * k * n) * b_times +
+                     vnpu_dtype_span(shape->out_dtype, b * m * n);
     if (!shape->has_c) return bytes;
     uint64_t rows = kern_gemm_has_row(shape) ? busy(&axis[GEMM_M]) : m;
-    return bytes + b * rows * n * vnpu_dtype_bytes(shape->c_dtype);
+    return bytes + vnpu_dtype_span(shape->c_dtype, b * rows * n);
 }
 
 /* Elements of an operand that differ: a stride of 0 repeats them. */
@@ -47,11 +47,11 @@ static uint64_t elements(const kern_gemm_shape_t *shape, const int64_t stride[3]
 
 static uint64_t compulsory_bytes(const kern_gemm_shape_t *shape) {
     uint64_t bytes =
-        elements(shape, shape->a, GEMM_M, GEMM_K) * vnpu_dtype_bytes(shape->a_dtype) +
-        elements(shape, shape->b, GEMM_K, GEMM_N) * vnpu_dtype_bytes(shape->b_dtype) +
-        elements(shape, shape->out, GEMM_M, GEMM_N) * vnpu_dtype_bytes(shape->out_dtype);
+        vnpu_dtype_span(shape->a_dtype, elements(shape, shape->a, GEMM_M, GEMM_K)) +
+        vnpu_dtype_span(shape->b_dtype, elements(shape, shape->b, GEMM_K, GEMM_N)) +
+        vnpu_dtype_span(shape->out_dtype, elements(shape, shape->out, GEMM_M, GEMM_N));
     if (!shape->has_c) return bytes;
-    return bytes + elements(shape, shape->c, GEMM_M, GEMM_N) * vnpu_dtype_bytes(shape->c_dtype);
+    return bytes + vnpu_dtype_span(shape->c_dtype, elements(shape, shape->c, GEMM_M, GEMM_N));
 }
 
 /* One product per tile; whole tiles and the last ones have their own padding. */

@@ -26,10 +26,6 @@ bool kern_gemm_needs_temp(const kern_gemm_shape_t *shape) {
     return (two_steps && shape->out_dtype != VNPU_F32) || two_scales;
 }
 
-static uint32_t elem(vnpu_dtype_t dtype) {
-    return vnpu_dtype_bytes(dtype);
-}
-
 uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan) {
     uint32_t block = plan->row_block > 1 ? plan->row_block : 1;
     return (uint32_t)kern_ceil_div(plan->axis[GEMM_M].tile, block) * block;
@@ -42,20 +38,19 @@ static uint64_t tile_elems(const kern_gemm_plan_t *plan) {
 uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
     const kern_axis_t *n = &plan->axis[GEMM_N], *k = &plan->axis[GEMM_K];
     uint64_t rows = kern_gemm_rows(plan);
-    uint64_t a = plan->a_buffers * kern_align(rows * k->tile * elem(shape->a_dtype));
+    uint64_t a = plan->a_buffers * kern_buffer_bytes(shape->a_dtype, rows * k->tile);
     if (plan->is_a_fixed)
-        a = plan->fixed_buffers *
-            kern_align(rows * k->tile * k->trips * elem(shape->a_dtype));
-    uint64_t weights = (uint64_t)k->tile * n->tile * elem(shape->b_dtype);
+        a = plan->fixed_buffers * kern_buffer_bytes(shape->a_dtype, rows * k->tile * k->trips);
+    uint64_t weights = (uint64_t)k->tile * n->tile;
     if (plan->is_panel) weights *= k->trips;
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
-    uint64_t bytes = a + weight_buffers * kern_align(weights);
+    uint64_t bytes = a + weight_buffers * kern_buffer_bytes(shape->b_dtype, weights);
     if (!shape->is_direct)
-        bytes += plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->out_dtype));
+        bytes += plan->tile_buffers * kern_buffer_bytes(shape->out_dtype, tile_elems(plan));
     if (kern_gemm_has_row(shape)) {
-        bytes += plan->panel_buffers * kern_align((uint64_t)n->tile * elem(shape->c_dtype));
+        bytes += plan->panel_buffers * kern_buffer_bytes(shape->c_dtype, n->tile);
     } else if (shape->has_c) {
-        bytes += plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->c_dtype));
+        bytes += plan->tile_buffers * kern_buffer_bytes(shape->c_dtype, tile_elems(plan));
     }
     if (kern_gemm_needs_temp(shape)) bytes += kern_align(tile_elems(plan) * 4);
     return bytes;
@@ -88,12 +83,19 @@ static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers, uint32_t tile_
     plan->fixed_buffers = plan->axis[GEMM_B].level == VNPU_NO_LOOP ? 1 : tile_buffers;
 }
 
+/* Rows of tiles of block types are whole blocks. */
+static bool has_blocks(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
+    return plan->axis[GEMM_K].tile % vnpu_dtype_block(shape->a_dtype) == 0 &&
+           plan->axis[GEMM_N].tile % vnpu_dtype_block(shape->b_dtype) == 0 &&
+           plan->axis[GEMM_N].tile % vnpu_dtype_block(shape->out_dtype) == 0;
+}
+
 static bool fits(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                  const kern_gemm_plan_t *plan) {
     if (plan->tile_buffers * kern_align(tile_elems(plan) * 4) > machine->acc_bytes) return false;
     /* The panel's increments and the waits on all of K must fit their fields. */
     if (plan->axis[GEMM_K].trips > 4096) return false;
-    return kern_gemm_sram_bytes(shape, plan) <= machine->sram_bytes;
+    return has_blocks(shape, plan) && kern_gemm_sram_bytes(shape, plan) <= machine->sram_bytes;
 }
 
 /* ---- cost ---- */
@@ -104,11 +106,12 @@ static uint64_t share(const kern_axis_t *axis) {
     return all < (uint64_t)axis->size ? all : (uint64_t)axis->size;
 }
 
-/* Contiguous bytes of a tile of rows x cols with the given strides. */
-static uint64_t run_bytes(uint64_t rows, int64_t row_stride, uint64_t cols, int64_t col_stride,
-                          uint32_t bytes) {
-    if (col_stride == 1) return (row_stride == (int64_t)cols ? rows * cols : cols) * bytes;
-    return row_stride == 1 ? rows * bytes : bytes;
+/* A DMA of a tile of rows x cols with the given strides in DRAM. */
+static uint64_t tile_cycles(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t rows,
+                            int64_t row_stride, uint64_t cols, int64_t col_stride) {
+    uint64_t run = row_stride == 1 ? rows : 1; /* contiguous elements */
+    if (col_stride == 1) run = row_stride == (int64_t)cols ? rows * cols : cols;
+    return kern_cost_dma(machine, vnpu_dtype_span(dtype, rows * cols), vnpu_dtype_span(dtype, run));
 }
 
 static uint64_t epilogue_cycles(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
@@ -136,11 +139,9 @@ static traffic_t traffic_of(const vnpu_machine_t *machine, const kern_gemm_shape
     uint64_t tm = kern_ceil_div(share(&axis[GEMM_M]), m),
              tn = kern_ceil_div(share(&axis[GEMM_N]), n);
     uint64_t tk = axis[GEMM_K].tiles;
-    uint32_t ea = elem(shape->a_dtype), eb = elem(shape->b_dtype), eo = elem(shape->out_dtype);
-    uint64_t a = kern_cost_dma(machine, m * k * ea, run_bytes(m, shape->a[1], k, shape->a[2], ea));
-    uint64_t b = kern_cost_dma(machine, n * k * eb, run_bytes(k, shape->b[1], n, shape->b[2], eb));
-    uint64_t o =
-        kern_cost_dma(machine, m * n * eo, run_bytes(m, shape->out[1], n, shape->out[2], eo));
+    uint64_t a = tile_cycles(machine, shape->a_dtype, m, shape->a[1], k, shape->a[2]);
+    uint64_t b = tile_cycles(machine, shape->b_dtype, k, shape->b[1], n, shape->b[2]);
+    uint64_t o = tile_cycles(machine, shape->out_dtype, m, shape->out[1], n, shape->out[2]);
     if (shape->is_direct)
         o = max64(o, kern_ceil_div(4 * m * n, machine->dma_accumulator_bytes_per_cycle));
     /* Last tiles are clipped: scale the tile counts to the elements that there are. */
@@ -156,9 +157,11 @@ static traffic_t traffic_of(const vnpu_machine_t *machine, const kern_gemm_shape
     t.load_cycles = tb * a_times * (a * tm * tk * mi / (tm * m) * ki / (tk * k)) +
                     tb * b_times * (b * tn * tk * ni / (tn * n) * ki / (tk * k));
     t.store_cycles = tb * (o * tm * tn * mi / (tm * m) * ni / (tn * n));
-    t.bytes = tb * (mi * ki * ea * a_times + ni * ki * eb * b_times + mi * ni * eo);
+    t.bytes = tb * (vnpu_dtype_span(shape->a_dtype, mi * ki) * a_times +
+                    vnpu_dtype_span(shape->b_dtype, ni * ki) * b_times +
+                    vnpu_dtype_span(shape->out_dtype, mi * ni));
     if (shape->has_c && !kern_gemm_has_row(shape)) {
-        uint64_t c = tb * mi * ni * elem(shape->c_dtype);
+        uint64_t c = tb * vnpu_dtype_span(shape->c_dtype, mi * ni);
         t.bytes += c;
         t.load_cycles +=
             c / machine->dma_bytes_per_cycle + tb * tm * tn * machine->dma_descriptor_cycles;
@@ -190,7 +193,7 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *
     uint64_t latency = kern_cost_loaded_latency(machine);
     uint64_t drain =
         machine->matrix_rows + machine->matrix_cols + epilogue +
-        kern_cost_dma(machine, m * n * elem(shape->out_dtype), n * elem(shape->out_dtype));
+        tile_cycles(machine, shape->out_dtype, m, 0, n, 1);
     /* A buffer comes round when its load has arrived and its product has left the array. */
     uint64_t loads = plan->is_panel ? traffic.a_load : traffic.first_load;
     uint64_t turn = loads + latency + matrix / mms + machine->matrix_rows + machine->matrix_cols;

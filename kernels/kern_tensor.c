@@ -40,6 +40,8 @@ const char *kern_dtype_name(vnpu_dtype_t dtype) {
     case VNPU_I32: return "i32";
     case VNPU_I64: return "i64";
     case VNPU_BOOL: return "bool";
+    case VNPU_BFP8: return "bfp8";
+    case VNPU_BFP4: return "bfp4";
     case VNPU_DTYPE_NONE:
     case VNPU_DTYPE_COUNT: break;
     }
@@ -48,7 +50,24 @@ const char *kern_dtype_name(vnpu_dtype_t dtype) {
 
 bool kern_dtype_is_float(vnpu_dtype_t dtype) {
     return dtype == VNPU_F32 || dtype == VNPU_BF16 || dtype == VNPU_F16 || dtype == VNPU_F8E4M3 ||
-           dtype == VNPU_F8E5M2;
+           dtype == VNPU_F8E5M2 || vnpu_dtype_block(dtype) > 1;
+}
+
+/* Families whose kernels count blocks. */
+static bool takes_blocks(const char *family) {
+    return strcmp(family, "gemm") == 0;
+}
+
+/* Whole blocks of contiguous values, and rows that start with one. */
+static bool has_blocks(const kern_tensor_t *tensor) {
+    int64_t block = vnpu_dtype_block(tensor->dtype);
+    uint32_t last = tensor->ndims - 1;
+    if (tensor->ndims == 0 || tensor->size[last] % block != 0 || tensor->stride[last] != 1)
+        return false;
+    for (uint32_t d = 0; d < last; d++) {
+        if (tensor->stride[d] % block != 0) return false;
+    }
+    return true;
 }
 
 const char *kern_describe(const kern_tensor_t *tensor, char *text, size_t bytes) {
@@ -72,11 +91,19 @@ vnpu_status_t kern_check_tensor(kern_context_t *context, const char *family, con
         return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "%s: %s has no element type", family,
                          operand);
     }
-    if (tensor->dtype == VNPU_F8E4M3 || tensor->dtype == VNPU_F8E5M2) {
+    bool is_block = vnpu_dtype_block(tensor->dtype) > 1;
+    if (tensor->dtype == VNPU_F8E4M3 || tensor->dtype == VNPU_F8E5M2 ||
+        (is_block && !takes_blocks(family))) {
         return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "%s: %s is %s, which no kernel handles",
                          family, operand, kern_dtype_name(tensor->dtype));
     }
     char text[160];
+    if (is_block && !has_blocks(tensor)) {
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                         "%s: %s %s: rows must be whole blocks of %u values, side by side", family,
+                         operand, kern_describe(tensor, text, sizeof text),
+                         vnpu_dtype_block(tensor->dtype));
+    }
     for (uint32_t d = 0; d < tensor->ndims; d++) {
         if (tensor->size[d] < 0 || tensor->stride[d] < 0 || tensor->size[d] >= INT64_C(1) << 40 ||
             tensor->stride[d] >= INT64_C(1) << 40) {

@@ -8,15 +8,18 @@
 
 #include "sim/sim_matrix.h"
 
-/* Element sizes of the dtypes that have a rate. */
+/* Element sizes of the dtypes that have a rate; of blocks, a value's share. */
 static const struct {
     const char *name, *key;
-    uint64_t bytes;
+    double bytes;
 } DTYPES[] = {{"f32", "matrix.rate.f32", 4},
               {"bf16", "matrix.rate.bf16", 2},
               {"f16", "matrix.rate.f16", 2},
-              {"i8", "matrix.rate.i8", 1}};
-#define DTYPE_COUNT (sizeof DTYPES / sizeof DTYPES[0])
+              {"i8", "matrix.rate.i8", 1},
+              {"bfp8", "matrix.rate.bfp8", 17.0 / 16},
+              {"bfp4", "matrix.rate.bfp4", 9.0 / 16}};
+#define DTYPE_COUNT  (sizeof DTYPES / sizeof DTYPES[0])
+#define DTYPE_COMMON 4u /* of them: a chip without them says so */
 
 static uint64_t get(const sim_config_t *config, const char *key) {
     return sim_config_u64(config, key);
@@ -278,7 +281,7 @@ static void check_operands(const sim_config_t *config, size_t dtype, warnings_t 
     double rows = (double)get(config, "matrix.rows"), load = rows;
     double cols = (double)get(config, "matrix.cols") * (double)get(config, "matrix.count");
     double steps = matrix_rate(config, dtype) * (double)get(config, "matrix.step");
-    double bytes = (double)DTYPES[dtype].bytes;
+    double bytes = DTYPES[dtype].bytes;
     bool is_loaded = get(config, "matrix.dataflow") != SIM_OUTPUT_STATIONARY;
     double eaten = (is_loaded ? rows : rows + cols) * bytes * steps;
     if (load > (double)get(config, "matrix.load_rows_per_cycle"))
@@ -426,7 +429,7 @@ static void write_peaks(const sim_config_t *config, FILE *stream) {
             (void)fprintf(stream,
                           "peak %-4s %10.4g TOPS, ridge point %.4g operations per DRAM byte\n",
                           DTYPES[i].name, peak / 1e12, peak / dram);
-        else
+        else if (i < DTYPE_COMMON)
             (void)fprintf(stream, "peak %-4s       none\n", DTYPES[i].name);
     }
 }

@@ -84,6 +84,10 @@ static const sim_key_t KEYS[] = {
      "Steps per core cycle for f16 operands; 0: the chip has none.", false},
     {"matrix", "rate.i8", SIM_TYPE_RATIO, NULL, 0, R(16), NULL,
      "Steps per core cycle for i8 and u8 operands; 0: the chip has none.", false},
+    {"matrix", "rate.bfp8", SIM_TYPE_RATIO, "0", 0, R(16), NULL,
+     "Steps per core cycle for blocks of 16 with 8.5 bits a value; 0: the chip has none.", false},
+    {"matrix", "rate.bfp4", SIM_TYPE_RATIO, "0", 0, R(16), NULL,
+     "Steps per core cycle for blocks of 16 with 4.5 bits a value; 0: the chip has none.", false},
 
     {"vector", "lanes", SIM_TYPE_COUNT, NULL, 1, 65536, NULL,
      "Elements that the vector unit takes per pass.", false},

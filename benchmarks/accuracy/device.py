@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -18,8 +19,8 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_DIMS, MAX_INPUTS, MAX_SCALARS, MAX_NODES = 8, 6, 8, 16
-DTYPES = {"f32": 1, "bf16": 2, "f16": 3, "i8": 6, "i32": 9}
-DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i8": 1, "i32": 4}
+DTYPES = {"f32": 1, "bf16": 2, "f16": 3, "i8": 6, "i32": 9, "bfp8": 12, "bfp4": 13}
+DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i8": 1, "i32": 4, "bfp8": 17 / 16, "bfp4": 9 / 16}  # blocks of 16
 REDUCTIONS = {"sum": 0, "mean": 1, "max": 2}
 UNSUPPORTED = 14
 ALIGNMENT = 512
@@ -260,7 +261,9 @@ class Device:
         for size in shape:
             count *= size
         out = Tensor(
-            address=self._alloc(max(count * DTYPE_BYTES[dtype], ALIGNMENT)), dtype=DTYPES[dtype], ndims=len(shape)
+            address=self._alloc(max(math.ceil(count * DTYPE_BYTES[dtype]), ALIGNMENT)),
+            dtype=DTYPES[dtype],
+            ndims=len(shape),
         )
         for d, (size, stride) in enumerate(zip(shape, strides_of(shape))):
             out.size[d], out.stride[d] = size, stride

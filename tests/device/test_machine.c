@@ -42,7 +42,7 @@ Test(machine, every_key_arrives) {
                               "dma.queues=3,dram.placement=physical,host.clock=wall,cmd.launch_gap="
                               "123 ns,cmd.queue_depth=17,"
                               "cmd.hardware_queues=2,host.query=7 "
-                              "ns,host.flops=5000000000,matrix.rate.bf16=0",
+                              "ns,host.flops=5000000000,matrix.rate.bf16=0,matrix.rate.bfp8=1/2,matrix.rate.bfp4=2",
                               &m, &err),
                  SIM_OK, "%s", err.text);
     cr_assert_eq(m.cores, 6);
@@ -54,6 +54,8 @@ Test(machine, every_key_arrives) {
     cr_assert_eq(m.cls[0].sram_latency_cycles, 4);
     cr_assert_eq(m.cls[0].acc_bytes_per_cycle, 3 * 128);
     cr_assert_eq(m.cls[0].dma_queues, 3);
+    cr_assert_eq(m.cls[0].matrix_rate[VNPU_BFP8].den, 2);
+    cr_assert_eq(m.cls[0].matrix_rate[VNPU_BFP4].num, 2);
     cr_assert(m.placement_physical);
     cr_assert(m.host_clock_wall);
     cr_assert_eq(m.launch_gap_ps, 123000);

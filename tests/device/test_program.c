@@ -504,7 +504,7 @@ Test(validator, encoding_of_patterns) {
         PAT(0, space, 0, "small: pattern 0 far (offset 0x260): space 0 does not exist"),
         PAT(0, space, VNPU_SPACE_COUNT, "space 6 does not exist"),
         PAT(0, dtype, 0, "dtype 0 does not exist"),
-        PAT(0, dtype, VNPU_DTYPE_COUNT, "dtype 12 does not exist"),
+        PAT(0, dtype, VNPU_DTYPE_COUNT, "dtype 14 does not exist"),
         PAT(0, ndims, 0, "0 dimensions, 1 to 5 are possible"),
         PAT(0, ndims, 6, "6 dimensions, 1 to 5 are possible"),
         PAT(0, arg, 2, "a DRAM pattern needs an argument: 2 of 2"),

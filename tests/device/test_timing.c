@@ -122,6 +122,33 @@ Test(timing, a_product_takes_its_closed_form) {
     bench_close(&bench);
 }
 
+/* Blocks of 17 bytes: 16 x 16 by 16 x 16 in four folds, the streamed operand twice, the weights once, a byte a cycle. */
+Test(timing, blocks_take_their_bytes) {
+    bench_t bench;
+    bench_open(&bench, "matrix.rate.bfp8=1,matrix.rate.bfp4=2,matrix.operand_bytes_per_cycle=1 B,sram.banks=64,acc.banks=64");
+    static const struct { const char *name; uint64_t bytes; } CASES[] = {{"bfp8", 17}, {"bfp4", 9}};
+    const sim_matrix_spec_t *spec = &bench.machine.cls[0].matrix;
+    for (size_t i = 0; i < 2; i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text,
+                       ".program one\n.sram 16384\n.acc 4096\n.ap a sram %s base=0 dims=[16:1, 1:1]\n"
+                       ".ap b sram %s base=1024 dims=[16:1, 1:1]\n.ap c acc f32 base=0 dims=[16:16, 16:1]\n"
+                       ".queue matrix0\nmm dst=c src0=a src1=b\n", CASES[i].name, CASES[i].name);
+        uint64_t cycles = bench_cycles(&bench, text, 1), fold = 3 * 16 * CASES[i].bytes / 4;
+        cr_assert_eq(cycles, lead_in(&bench) + 8 + 4 * fold + spec->rows + spec->cols - 2 + spec->pipeline_cycles, "%llu",
+                     (unsigned long long)cycles);
+        (void)snprintf(text, sizeof text,
+                       ".program one\n.sram 16384\n.arg in in\n.ap x dram %s arg=in base=0 dims=[5:1]\n"
+                       ".ap y sram %s base=0 dims=[5:1]\n.queue dma0\ndma_copy dst=y src0=x\n", CASES[i].name, CASES[i].name);
+        dev_record_t record;
+        sim_error_t err = {0};
+        cr_assert_eq(bench_try(&bench, text, 1, &record, &err), SIM_OK, "%s", err.text);
+        cr_assert_eq(record.dram_read_bytes, 5 * CASES[i].bytes);
+        dev_record_free(&record);
+    }
+    bench_close(&bench);
+}
+
 /* 16 x 16 x 16 on other arrays; what follows the last step is skew, rest of a drain (8 rows) and pipeline. */
 Test(timing, a_product_takes_the_closed_form_of_its_array) {
     static const struct { const char *keys; uint64_t array, tail; } CASES[] = {

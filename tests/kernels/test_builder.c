@@ -66,6 +66,69 @@ Test(builder, image_is_valid) {
     }
 }
 
+/* Kernels count values; the image counts blocks of 16. */
+Test(builder, block_types_become_blocks) {
+    vnpu_machine_t machine = machine_with(2);
+    kern_builder_t b;
+    kern_builder_init(&b, &machine, "blocks");
+    uint8_t in = kern_arg(&b, VNPU_ARG_IN);
+    vnpu_ap_t far = kern_ap_make(VNPU_SPACE_DRAM, VNPU_BFP8, 0), near;
+    far.arg = in;
+    kern_ap_dim(&far, 4, 320);
+    kern_ap_dim(&far, 32, 1);
+    far.loop_inc[0] = 64;
+    far.grid_inc[1] = 1280;
+    (void)kern_ap_clip(&far, (vnpu_clip_t){80, 1, 0, VNPU_CLIP_USED | VNPU_CLIP_LOOP, 0});
+    near = kern_ap_make(VNPU_SPACE_SRAM, VNPU_BFP8, 64);
+    kern_ap_dim(&near, 4, 32);
+    kern_ap_dim(&near, 32, 1);
+    (void)kern_ap_clip(&near, (vnpu_clip_t){80, 1, 0, VNPU_CLIP_USED | VNPU_CLIP_LOOP, 0});
+    kern_ap_rotate(&near, 0, 2, kern_buffer_elems(VNPU_BFP8, 128));
+    kern_loop(&b, 3);
+    vnpu_insn_t *load = kern_emit(&b, KERN_LOAD, VNPU_OP_DMA_COPY);
+    (void)kern_sram(&b, 64);
+    (void)kern_sram(&b, 2 * kern_buffer_bytes(VNPU_BFP8, 128));
+    load->dst = kern_ap(&b, &near);
+    load->src[0] = kern_ap(&b, &far);
+    kern_end(&b);
+    size_t bytes;
+    void *image = kern_builder_image(&b, &bytes);
+    kern_builder_fini(&b);
+    dev_program_t *program;
+    sim_error_t err = {0};
+    cr_assert_eq(dev_program_load(image, bytes, NULL, &program, &err), SIM_OK, "%s", err.text);
+    const vnpu_ap_t *got = program->ap;
+    cr_assert(got[0].rot_stride == 64 && got[0].dim[0].stride == 2 && got[0].dim[1].size == 2);
+    cr_assert(got[1].dim[0].size == 4 && got[1].dim[0].stride == 20 && got[1].dim[1].size == 2);
+    cr_assert(got[1].loop_inc[0] == 4 && got[1].grid_inc[1] == 80 && got[1].clip[0].extent == 5);
+    dev_program_destroy(program);
+    free(image);
+}
+
+Test(builder, buffers_of_blocks_are_aligned) {
+    static const vnpu_dtype_t types[] = {VNPU_BFP8, VNPU_BFP4, VNPU_BF16, VNPU_F32};
+    for (uint32_t t = 0; t < 4; t++) {
+        for (uint64_t values = 1; values < 3000; values += 37) {
+            uint64_t bytes = kern_buffer_bytes(types[t], values);
+            cr_assert_eq(bytes % 64, 0);
+            cr_assert_geq(bytes, vnpu_dtype_span(types[t], values));
+            cr_assert_eq(vnpu_dtype_span(types[t], kern_buffer_elems(types[t], values)), bytes);
+            if (t > 1) cr_assert_eq(bytes, kern_align(values * vnpu_dtype_bytes(types[t])));
+        }
+    }
+}
+
+Test(builder, a_cut_block, .signal = SIGABRT) {
+    vnpu_machine_t machine = machine_with(2);
+    kern_builder_t b;
+    kern_builder_init(&b, &machine, "cut");
+    vnpu_ap_t ap = kern_ap_make(VNPU_SPACE_SRAM, VNPU_BFP4, 0);
+    kern_ap_dim(&ap, 24, 1);
+    (void)kern_ap(&b, &ap);
+    size_t bytes;
+    (void)kern_builder_image(&b, &bytes);
+}
+
 Test(builder, last_instruction_stays_reachable) {
     vnpu_machine_t machine = machine_with(2);
     kern_builder_t b;

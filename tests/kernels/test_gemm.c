@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/kern_gemm_plan.h"
+#include "kernels/kern_plan.h"
 #include "tests/kernels/kern_test.h"
 
 typedef struct gemm_case {
@@ -263,6 +264,44 @@ Test(gemm, refusals) {
     cr_assert_eq(kern_gemm(context, 0, &call), VNPU_ERROR_INVALID_VALUE);
     test_release(&call.a), test_release(&call.b), test_release(&call.out);
     test_close(context);
+}
+
+static kern_tensor_t blocks(int64_t rows, int64_t cols) {
+    kern_tensor_t t = {.dtype = VNPU_BFP8, .ndims = 2, .size = {rows, cols}, .stride = {cols, 1}};
+    t.address = shim_alloc(vnpu_dtype_span(VNPU_BFP8, (uint64_t)(rows * cols)));
+    return t;
+}
+
+/* Block floating point is timed; its values, other kernels and cut blocks are refused by name. */
+Test(gemm, block_types) {
+    for (int is_timed = 0; is_timed < 2; is_timed++) {
+        shim_open("default", "matrix.rate.bfp8=1", is_timed ? DEV_EXEC_TIMING : DEV_EXEC_VALUES, 3);
+        kern_context_t *context = NULL;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        kern_gemm_t call = {
+            .alpha = 1, .a = blocks(96, 80), .b = blocks(80, 160), .out = blocks(96, 160)};
+        vnpu_status_t status = kern_gemm(context, 0, &call);
+        if (is_timed) {
+            cr_assert_eq(status, VNPU_OK, "%s", kern_error_detail(context));
+            const kern_mapping_t *mapping = kern_last_plan(context);
+            cr_assert_eq(mapping->compulsory_bytes, (96 * 80 + 80 * 160 + 96 * 160) / 16 * 17);
+        } else {
+            cr_assert_neq(status, VNPU_OK);
+            cr_assert(strstr(shim_detail(), "bfp8, which is timed, not computed"), "%s",
+                      shim_detail());
+        }
+        call.a.size[1] = call.b.size[0] = 72;
+        cr_assert_eq(kern_gemm(context, 0, &call), VNPU_ERROR_UNSUPPORTED);
+        cr_assert(strstr(kern_error_detail(context), "whole blocks of 16"), "%s",
+                  kern_error_detail(context));
+        cr_assert_eq(kern_fill(context, 0, &call.out, 0, 0), VNPU_ERROR_UNSUPPORTED);
+        cr_assert(strstr(kern_error_detail(context), "bfp8, which no kernel handles"));
+        call.a = blocks(96, 80), call.b = blocks(80, 160);
+        call.a.dtype = call.b.dtype = call.out.dtype = VNPU_BFP4;
+        cr_assert_eq(kern_gemm(context, 0, &call), VNPU_ERROR_UNSUPPORTED);
+        cr_assert(strstr(kern_error_detail(context), "has no bfp4 by bfp4"));
+        test_close(context);
+    }
 }
 
 /* bf16 and f16 operands: small integers, so that every order of summation is exact. */
