@@ -284,6 +284,7 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(queue->core->cls, &dst);
         if (has_source && src.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(queue->core->cls, &src);
         if (has_source && src.space == VNPU_SPACE_ACC) op->acc_bytes = src.count * src.elem_bytes;
+        if (dst.space == VNPU_SPACE_ACC) op->acc_bytes = dst.count * dst.elem_bytes;
     }
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;

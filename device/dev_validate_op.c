@@ -188,22 +188,27 @@ static sim_status_t check_no_window(dev_check_t *check, uint32_t operand) {
     return SIM_OK;
 }
 
-static sim_status_t check_from_acc(dev_check_t *check) {
-    if (check->cls == NULL || check->cls->dma.accumulator_bytes_per_cycle > 0)
-        return SIM_OK;
-    return dev_check_fail_insn(check, SIM_ERROR_UNSUPPORTED,
-                               "src0: the DMA engines of this device do not reach acc");
+/* A copy between accumulator and DRAM: chips whose engines reach the accumulator. */
+static bool is_with_acc(const dev_check_t *check) {
+    uint32_t dst = operand_ap(check, DST)->space, src = operand_ap(check, SRC0)->space;
+    return check->insn->op == VNPU_OP_DMA_COPY && !(check->insn->flags & VNPU_F_ACCUMULATE) &&
+           ((dst == VNPU_SPACE_ACC && src == VNPU_SPACE_DRAM) ||
+            (dst == VNPU_SPACE_DRAM && src == VNPU_SPACE_ACC));
+}
+
+static sim_status_t check_with_acc(dev_check_t *check) {
+    if (check->cls != NULL && check->cls->dma.accumulator_bytes_per_cycle == 0)
+        return dev_check_fail_insn(check, SIM_ERROR_UNSUPPORTED,
+                                   "the DMA engines of this device do not reach acc");
+    return check_same_shape(check, DST, SRC0);
 }
 
 static sim_status_t check_dma_move(dev_check_t *check) {
     if (check->insn->flags & VNPU_F_PAD) return check_dma_pad(check);
     if (check->insn->imm[0] || check->insn->imm[1]) return FAIL_INSN("immediates without flag pad");
+    if (is_with_acc(check)) return check_with_acc(check);
     sim_status_t status = check_in(check, DST, IN_DRAM | IN_SRAM);
-    bool is_from_acc = check->insn->op == VNPU_OP_DMA_COPY &&
-                       operand_ap(check, SRC0)->space == VNPU_SPACE_ACC &&
-                       operand_ap(check, DST)->space == VNPU_SPACE_DRAM;
-    if (status == SIM_OK && is_from_acc) status = check_from_acc(check);
-    if (status == SIM_OK && !is_from_acc) status = check_in(check, SRC0, IN_DRAM | IN_SRAM);
+    if (status == SIM_OK) status = check_in(check, SRC0, IN_DRAM | IN_SRAM);
     if (status != SIM_OK) return status;
     if (operand_ap(check, DST)->space == VNPU_SPACE_DRAM &&
         operand_ap(check, SRC0)->space == VNPU_SPACE_DRAM) {
@@ -454,6 +459,8 @@ static sim_status_t check_encoding(dev_check_t *check) {
         if (insn->imm[i] != 0) return FAIL_INSN("imm[%u] must be 0", i);
     }
     bool accumulates = insn->op == VNPU_OP_MM || (insn->flags & VNPU_F_PARTIAL);
+    if (insn->not_first != 0 && insn->op == VNPU_OP_MM && (insn->flags & VNPU_F_ACCUMULATE))
+        return FAIL_INSN("mask notfirst and flag acc exclude each other");
     if (insn->not_first != 0 && !accumulates) {
         return FAIL_INSN("mask notfirst, but nothing here accumulates");
     }

@@ -59,6 +59,7 @@ const vnpu_insn_t *dev_cursor_next(dev_cursor_t *cursor) {
 }
 
 bool dev_cursor_accumulates(const dev_cursor_t *cursor, const vnpu_insn_t *insn) {
+    if (insn->op == VNPU_OP_MM && (insn->flags & VNPU_F_ACCUMULATE)) return true;
     for (uint32_t l = 0; l < VNPU_MAX_LOOPS; l++) {
         if ((insn->not_first >> l & 1u) && cursor->counter[l] > 0) return true;
     }

@@ -107,7 +107,7 @@ typedef enum vnpu_op {
 
 /* vnpu_insn_t.flags */
 enum {
-    VNPU_F_ACCUMULATE = 1u << 0, /* DMA: add into the destination */
+    VNPU_F_ACCUMULATE = 1u << 0, /* DMA, MM: add into the destination */
     VNPU_F_KEEP_WEIGHTS = 1u << 1, /* MM: src1 is the tile that the array holds already: no preload */
     VNPU_F_SCALE = 1u << 2,        /* V_UNARY: x = src0 * imm[0] + imm[1], two roundings, before func */
     VNPU_F_REVERSE = 1u << 3,      /* V_BINARY: func(src1, src0) */

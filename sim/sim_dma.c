@@ -94,7 +94,8 @@ typedef struct pieces {
     const sim_dma_spec_t *spec;
     sim_dma_walk_t walk;
     uint64_t bytes;
-    uint32_t runs; /* of the command, so far */
+    uint32_t runs;     /* of the command, so far */
+    uint64_t repeated; /* bytes that were there already */
 } pieces_t;
 
 static bool begins_command(const pieces_t *pieces, const sim_dma_piece_t *piece) {
@@ -118,6 +119,18 @@ static void align(const sim_dma_spec_t *spec, sim_dma_piece_t *piece, sim_dma_pi
     piece->bytes = useful;
 }
 
+/* Runs of the command that are the same as the one just taken. */
+static void skip_repeats(pieces_t *pieces, const sim_dma_piece_t *taken) {
+    sim_dma_piece_t next;
+    while (sim_dma_walk_peek(&pieces->walk, pieces->spec->request_bytes, &next) &&
+           next.begins_run && !begins_command(pieces, &next) && next.address == taken->address &&
+           next.bytes == taken->bytes) {
+        sim_dma_walk_take(&pieces->walk, &next);
+        pieces->repeated += next.bytes;
+        pieces->runs++;
+    }
+}
+
 /* The next one, and what memory sees of it. Short runs share a request whole, long ones are cut; an
  * aligned request is one piece. */
 static bool next_piece(pieces_t *pieces, sim_dma_piece_t *out_piece, sim_dma_piece_t *out_block) {
@@ -131,6 +144,7 @@ static bool next_piece(pieces_t *pieces, sim_dma_piece_t *out_piece, sim_dma_pie
     pieces->bytes += out_block->bytes;
     if (out_piece->begins_run) pieces->runs = is_next ? 1 : pieces->runs + 1;
     sim_dma_walk_take(&pieces->walk, out_piece);
+    if (spec->command_runs > 0) skip_repeats(pieces, out_piece);
     return true;
 }
 
@@ -176,6 +190,7 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
     }
     op->walk = pieces.walk;
     op->runs = pieces.runs;
+    op->moved_bytes += pieces.repeated;
     request->bytes = pieces.bytes;
     uint64_t total = op->total_bytes;
     if (op->sram_bytes > 0) total = op->sram_bytes;
@@ -521,7 +536,7 @@ static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
     sim_tick_t now = sim_now(engine), arrival = send(unit, request, false, DATA);
     request->op->waited[WAIT_DRAM] += now - request->entered;
     request->op->waited[WAIT_NOC] += arrival - now;
-    if (unit->sram == NULL) {
+    if (port_of(unit, request->op) == NULL) {
         finish(request, arrival);
         return;
     }
@@ -636,9 +651,9 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
                              !unit->spec.keeps_rows);
     op->walk.longest = unit->spec.max_run_bytes;
     op->total_bytes = op->walk.run_bytes * op->walk.runs_left;
-    bool has_way = op->kind == SIM_DMA_WRITE && unit->spec.accumulator_bytes_per_cycle > 0;
+    bool has_way = op->kind != SIM_DMA_LOCAL && unit->spec.accumulator_bytes_per_cycle > 0;
     if (op->acc_bytes > 0 && !has_way)
-        sim_bug("sim_dma", sim_now(unit->engine), "no way from the accumulator");
+        sim_bug("sim_dma", sim_now(unit->engine), "no way to the accumulator");
     op->moved_bytes = op->local_moved_bytes = 0;
     for (int i = 0; i < 3; i++)
         op->waited[i] = 0;

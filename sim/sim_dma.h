@@ -14,8 +14,8 @@
  *      (0: none). With aligned_requests a request is a power of two of words of bytes_per_cycle,
  *      aligned to its own size, of one run: of those that begin it the one that holds most of what
  *      is left, the smaller where two hold as much. The whole of it passes memory and interconnect
- *      (TileLink, AXI). Results that a write takes out of the accumulator come at
- *      accumulator_bytes_per_cycle, where that is slower than the data that they become,
+ *      (TileLink, AXI). What goes to or from the accumulator passes it at
+ *      accumulator_bytes_per_cycle, where that is slower than the data in memory,
  *   3. holds at most outstanding_bytes and outstanding_requests (0: any number) in flight (Little:
  *      throughput <= outstanding / latency),
  *   4. each request passes DRAM, interconnect and scratchpad port (reads; writes the other way:
@@ -32,7 +32,8 @@
  *
  * With command_runs > 0 a transfer is a row of commands, each of at most so many runs of one line
  * (of the innermost dimension outside a run), each with a descriptor of its own: one begins once
- * fewer than read_transfers or write_transfers before it have requests outstanding.
+ * fewer than read_transfers or write_transfers before it have requests outstanding. A run of a
+ * command that repeats the address of the one before is not read again.
  *
  * A read request goes to memory when its slot of the engine begins, and its data passes the
  * crossbar and the scratchpad port as it comes; a write request is read from the scratchpad whole
@@ -95,7 +96,7 @@ typedef struct sim_dma_op {
     const uint64_t *row_address;
     uint64_t row_count;
     uint64_t sram_bytes; /* bytes through the scratchpad port (0: as many as the runs have) */
-    uint64_t acc_bytes;  /* > 0: a write out of the accumulator, this many bytes through its port */
+    uint64_t acc_bytes;  /* > 0: to or from the accumulator, this many bytes through its port */
     /* private */
     struct sim_dma_op *next; /* in order of submission */
     sim_dma_walk_t walk;

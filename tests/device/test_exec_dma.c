@@ -552,3 +552,72 @@ Test(exec_dma, results_leave_the_accumulator_cast) {
         check_from_acc(modes[i], VNPU_F32, VNPU_F32);
     }
 }
+
+/* A bias that is loaded to the accumulator, and a product that adds to it. */
+static void check_to_acc(dev_exec_options_t options) {
+    enum { M = 5, K = 7, N = 3 };
+    exec_env_t env;
+    env_open(&env, 1, options);
+    env.machine.cls[0].dma.accumulator_bytes_per_cycle = 64;
+    static prog_t prog;
+    memset(&prog, 0, sizeof prog);
+    prog.sram_bytes = M * K + K * N + 64;
+    prog.acc_bytes = 4 * M * N;
+    prog.num_sems = 2;
+    uint32_t dma = prog_queue(&prog, VNPU_QUEUE_DMA, 0),
+             matrix = prog_queue(&prog, VNPU_QUEUE_MATRIX, 0);
+    uint8_t in = prog_arg(&prog, VNPU_ARG_IN), out = prog_arg(&prog, VNPU_ARG_OUT);
+    vnpu_ap_t a = ap_dense(VNPU_SPACE_SRAM, VNPU_I8, 0, M, K, 0),
+              b = ap_dense(VNPU_SPACE_SRAM, VNPU_I8, 64, K, N, 0);
+    vnpu_ap_t far_a = ap_dense(VNPU_SPACE_DRAM, VNPU_I8, 0, M, K, 0),
+              far_b = ap_dense(VNPU_SPACE_DRAM, VNPU_I8, 64, K, N, 0),
+              bias = ap_dense(VNPU_SPACE_DRAM, VNPU_I32, 128, M, N, 0);
+    bias.dim[0].stride = 0;
+    prog.sram_bytes = 64 + K * N;
+    uint16_t sums = prog_ap(&prog, ap_dense(VNPU_SPACE_ACC, VNPU_I32, 0, M, N, 0));
+    uint16_t to[3] = {prog_ap(&prog, a), prog_ap(&prog, b), sums};
+    vnpu_ap_t from[3] = {far_a, far_b, bias};
+    for (int i = 0; i < 3; i++) {
+        vnpu_insn_t *load = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
+        load->dst = to[i];
+        load->src[0] = prog_ap(&prog, ap_arg(from[i], in));
+        insn_signal(load, 0, 0, 1);
+    }
+    vnpu_insn_t *mm = prog_insn(&prog, matrix, VNPU_OP_MM);
+    mm->flags = VNPU_F_ACCUMULATE;
+    mm->dst = sums;
+    mm->src[0] = to[0];
+    mm->src[1] = to[1];
+    insn_wait(mm, 0, 0, 3);
+    insn_signal(mm, 0, 1, 1);
+    vnpu_insn_t *store = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
+    store->dst = prog_ap(&prog, ap_arg(ap_dense(VNPU_SPACE_DRAM, VNPU_I32, 0, M, N, 0), out));
+    store->src[0] = sums;
+    insn_wait(store, 0, 1, 1);
+    dev_program_t *program = prog_load(&prog, &env.machine);
+    dev_launch_t launch = launch_of(program, &env.machine, 1, 1);
+    launch.arg[0] = env_alloc(&env, 256);
+    launch.arg[1] = env_alloc(&env, 4 * M * N);
+    int8_t *data = env_host(&env, launch.arg[0], 256);
+    int32_t *result = env_host(&env, launch.arg[1], 4 * M * N);
+    uint64_t seed = 9;
+    for (int i = 0; i < 256; i++)
+        data[i] = (int8_t)dev_test_random(&seed);
+    sim_error_t err = {0};
+    cr_assert_eq(dev_exec_run(env.exec, TEST_OWNER, &launch, &err), SIM_OK, "%s", err.text);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            int32_t want;
+            memcpy(&want, data + 128 + 4 * j, sizeof want);
+            for (int k = 0; k < K; k++)
+                want += data[i * K + k] * data[64 + k * N + j];
+            cr_assert_eq(result[i * N + j], want, "%d %d", i, j);
+        }
+    dev_program_destroy(program);
+    env_close(&env);
+}
+
+Test(exec_dma, products_add_to_what_was_loaded_to_the_accumulator) {
+    check_to_acc((dev_exec_options_t){.threads = 1});
+    check_to_acc((dev_exec_options_t){.threads = 1, .mode = DEV_EXEC_CHAOS, .seed = 5});
+}

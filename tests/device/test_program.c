@@ -172,6 +172,7 @@ Test(validator, dma) {
         {D "dma_copy dst=far src0=far_in", "dma_copy: DRAM to DRAM"},
         {D "dma_copy dst=sums src0=sums", "dma_copy: dst: cannot be in acc"},
         {D "dma_copy dst=near src0=sums", "dma_copy: src0: cannot be in acc"},
+        {D "dma_copy dst=sums src0=near", "dma_copy: dst: cannot be in acc"},
         {D "dma_transpose dst=far src0=sums", "dma_transpose: src0: cannot be in acc"},
         {D "dma_copy dst=near src0=count", "dma_copy: src0: cannot be in iota"},
         {D "dma_copy dst=near src0=scalar", "dma_copy: src0: cannot be in arg"},
@@ -234,7 +235,9 @@ Test(validator, matrix) {
         {X "mm dst=sums src0=near8 src1=weights8", "dst: the result of u8 by i8 is i32, not f32"},
         {X "mm dst=sums src0=near src1=weights keep",
          "keep: no earlier mm of this queue has loaded"},
-        {X "mm dst=sums src0=near src1=weights acc", "mm: flag acc (bit 0) does not exist here"},
+        {X "mm dst=sums src0=near src1=weights acc", NULL},
+        {X "loop 2\n mm dst=sums src0=near src1=weights acc notfirst=0\n endloop",
+         "mask notfirst and flag acc exclude each other"},
     };
     CHECK_INVALID(rows);
 }

@@ -265,6 +265,38 @@ Test(dma, a_transfer_may_be_several_commands) {
         }
 }
 
+/* Twelve results that take the same row of 64 bytes: read once a command, written to all. */
+Test(dma, a_row_that_repeats_is_read_once_a_command) {
+    sim_dma_spec_t spec = spec_of();
+    spec.accumulator_bytes_per_cycle = 32;
+    spec.bytes_per_cycle = 16;
+    spec.request_bytes = 64;
+    spec.aligned_requests = true;
+    spec.command_runs = 5;
+    bench_t bench;
+    bench_init(&bench, &spec, NULL);
+    sim_dma_op_t op = {.kind = SIM_DMA_READ,
+                       .ndims = 2,
+                       .size = {2, 6},
+                       .stride = {0, 0},
+                       .run_bytes = 64,
+                       .acc_bytes = 2 * 6 * 64};
+    watch(&op.op, bench.count);
+    sim_dma_submit(bench.unit[0], &op);
+    /* per line two commands, of 5 rows and 1: a descriptor, a run, two cycles a row or four words */
+    expect_at(bench.engine, &bench.count[0], 1, 2 * ((64 + 1 + 10) + (64 + 1 + 4)) * TICKS);
+    expect_causes_sum(&op.op);
+    bench_fini(&bench);
+    bench_init(&bench, &spec, QUIET);
+    sim_dma_submit(bench.unit[0], &op);
+    (void)sim_engine_run(bench.engine);
+    cr_assert_eq(sim_dram_stats(bench.dram)->read_bytes, 4 * 64);
+    cr_assert_eq(bench.acc.total_bytes, 12 * 64);
+    cr_assert_eq(bench.sram.total_bytes, 0);
+    expect_causes_sum(&op.op);
+    bench_fini(&bench);
+}
+
 /* Behind a slow memory commands go like transfers of their own. */
 Test(dma, commands_are_limited_as_transfers_are) {
     sim_tick_t end[2];
