@@ -397,8 +397,12 @@ static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
                                .has_bias = call->bias.address != 0,
                                .activation = call->activation};
     shape.keeps_rows = context->machine.dma_keeps_rows;
-    shape.is_direct = context->machine.dma_accumulator_bytes_per_cycle > 0 && !shape.has_bias &&
-                      call->activation == KERN_ACT_NONE;
+    vnpu_dtype_t sums = kern_dtype_is_float(shape.in_dtype) ? VNPU_F32 : VNPU_I32;
+    bool has_way = context->machine.dma_accumulator_bytes_per_cycle > 0 &&
+                   call->activation == KERN_ACT_NONE;
+    shape.is_direct = has_way && !shape.has_bias;
+    shape.loads_bias = has_way && shape.has_bias && shape.bias_dtype == sums &&
+                       kern_profile_of(&context->machine)->loads_bias;
     read_sizes(call, &shape);
     read_strides(call, &shape);
     kern_slide_t slide = slide_of(call, &shape);

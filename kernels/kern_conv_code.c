@@ -276,7 +276,7 @@ static vnpu_insn_t *load_bias(const coder_t *c) {
 
 /* Who takes results out of the accumulator. */
 static kern_queue_t consumer_of(const coder_t *c) {
-    return c->shape->is_direct ? KERN_STORE : KERN_VECTOR;
+    return kern_conv_is_direct(c->shape, c->plan) ? KERN_STORE : KERN_VECTOR;
 }
 
 static vnpu_insn_t *store_out(const coder_t *c) {
@@ -290,7 +290,7 @@ static vnpu_insn_t *store_out(const coder_t *c) {
                         .level = c->plan->tile_level,
                         .buffers = c->plan->tile_buffers,
                         .elems = c->tile_elems};
-    if (shape->is_direct) { /* cast on the way */
+    if (kern_conv_is_direct(shape, c->plan)) { /* cast on the way */
         move.near_space = VNPU_SPACE_ACC;
         move.near_dtype = acc_dtype(shape);
         move.sram = c->acc;
@@ -326,7 +326,11 @@ static void emit_mm(const coder_t *c) {
     insn->dst = kern_ap(c->builder, &d);
     insn->src[c->is_turned ? 1 : 0] = kern_ap(c->builder, &a);
     insn->src[c->is_turned ? 0 : 1] = kern_ap(c->builder, &w);
-    insn->not_first = level_mask(axis_of(c, CONV_C));
+    if (plan->bias_block > 0) {
+        insn->flags |= VNPU_F_ACCUMULATE;
+    } else {
+        insn->not_first = level_mask(axis_of(c, CONV_C));
+    }
     kern_wait(insn, c->a.full, plan->is_panel ? 1 : 2);
     kern_signal(insn, c->a.free, 1);
     kern_signal(insn, c->result.full, 1);
@@ -409,7 +413,7 @@ static void emit_epilogue(const coder_t *c) {
 }
 
 static void emit_results(const coder_t *c) {
-    if (c->shape->is_direct) {
+    if (kern_conv_is_direct(c->shape, c->plan)) {
         kern_sync_wait(c->builder, KERN_STORE, c->result.full, axis_of(c, CONV_C)->trips);
         kern_signal(store_out(c), c->result.free, 1);
         return;
@@ -418,6 +422,39 @@ static void emit_results(const coder_t *c) {
     vnpu_insn_t *store = store_out(c);
     kern_wait(store, c->out.full, 1);
     kern_signal(store, c->out.free, 1);
+}
+
+/* ---- bias in the accumulator ---- */
+
+/* The bias of every result of a tile, block by block: what the products add to. */
+static void load_bias_blocks(const coder_t *c) {
+    const kern_conv_shape_t *shape = c->shape;
+    uint32_t block = c->plan->bias_block;
+    kern_axis_t blocks = *axis_of(c, CONV_N), inner = kern_axis_make(block, block);
+    blocks.size /= block;
+    blocks.tile /= block;
+    int64_t far_n = shape->bias[CONV_N], near_n = c->tile_stride[CONV_N];
+    kern_term_t far[6] = {{axis_of(c, CONV_G), shape->bias[CONV_G], false},
+                          {&blocks, far_n * block, false}};
+    kern_term_t near[6] = {{axis_of(c, CONV_G), 0, false}, {&blocks, near_n * block, false}};
+    uint32_t count = 2;
+    for (uint32_t x = CONV_B; x <= CONV_W; x++, count++) {
+        far[count] = (kern_term_t){axis_of(c, x), 0, x == CONV_W};
+        near[count] = (kern_term_t){axis_of(c, x), c->tile_stride[x], x == CONV_W};
+    }
+    far[count] = (kern_term_t){&inner, far_n, true};
+    near[count++] = (kern_term_t){&inner, near_n, true};
+    vnpu_ap_t dram = kern_ap_terms(VNPU_SPACE_DRAM, shape->bias_dtype, 0, far, count, true);
+    vnpu_ap_t acc = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, near, count, false);
+    dram.arg = c->arg_bias;
+    rotate(c, &acc, c->plan->tile_level, c->plan->tile_buffers,
+           kern_move_padded(c->tile_elems, VNPU_F32));
+    vnpu_insn_t *load = kern_emit(c->builder, KERN_LOAD, VNPU_OP_DMA_COPY);
+    load->dst = kern_ap(c->builder, &acc);
+    load->src[0] = kern_ap(c->builder, &dram);
+    kern_wait(load, c->result.free, 1);
+    kern_signal(load, c->c.full, 1);
+    kern_sync_wait(c->builder, KERN_MATRIX, c->c.full, 1);
 }
 
 /* ---- program ---- */
@@ -435,20 +472,23 @@ static void declare(coder_t *c) {
     c->sram_weight =
         kern_sram(b, weight_buffers(plan) *
                          kern_align(c->weight_elems * vnpu_dtype_bytes(shape->weight_dtype)));
-    if (!shape->is_direct)
+    bool is_direct = kern_conv_is_direct(shape, plan);
+    if (!is_direct)
         c->sram_out = kern_sram(
             b, plan->tile_buffers * kern_align(c->tile_elems * vnpu_dtype_bytes(shape->out_dtype)));
     c->acc = kern_acc(b, plan->tile_buffers * kern_align(c->tile_elems * 4));
-    if (shape->has_bias)
+    bool has_row = shape->has_bias && plan->bias_block == 0;
+    if (has_row)
         c->sram_bias = kern_sram(
             b, plan->panel_buffers *
                    kern_align(axis_of(c, CONV_N)->tile * vnpu_dtype_bytes(shape->bias_dtype)));
     if (kern_conv_needs_temp(shape)) c->sram_temp = kern_sram(b, c->tile_elems * 4);
     c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
     c->result = kern_ring(b, consumer_of(c), plan->tile_buffers);
-    if (!shape->is_direct) c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
+    if (!is_direct) c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
     if (plan->is_panel) c->b = kern_ring(b, consumer_of(c), plan->panel_buffers);
-    if (shape->has_bias) c->c = kern_ring(b, KERN_VECTOR, plan->panel_buffers);
+    if (has_row) c->c = kern_ring(b, KERN_VECTOR, plan->panel_buffers);
+    if (plan->bias_block > 0) c->c.full = kern_sem(b);
 }
 
 static void open_axis(const coder_t *c, uint32_t x) {
@@ -462,7 +502,11 @@ static void emit_products(const coder_t *c) {
     kern_builder_t *b = c->builder;
     uint8_t pixel_loops = (uint8_t)(level_mask(axis_of(c, CONV_B)) | level_mask(axis_of(c, CONV_H)) |
                                     level_mask(axis_of(c, CONV_W)));
-    kern_sync_wait(b, KERN_MATRIX, c->result.free, 1);
+    if (c->plan->bias_block > 0) {
+        load_bias_blocks(c);
+    } else {
+        kern_sync_wait(b, KERN_MATRIX, c->result.free, 1);
+    }
     open_axis(c, CONV_C);
     if (c->plan->is_panel) {
         vnpu_insn_t *load = load_weights(c);
@@ -485,7 +529,8 @@ void kern_conv_generate(const kern_conv_shape_t *shape, const kern_conv_plan_t *
     declare(&c);
     open_axis(&c, CONV_G);
     open_axis(&c, CONV_N);
-    if (shape->has_bias) {
+    bool has_row = shape->has_bias && plan->bias_block == 0;
+    if (has_row) {
         vnpu_insn_t *load = load_bias(&c);
         kern_wait(load, c.c.free, 1);
         kern_signal(load, c.c.full, 1);
@@ -500,10 +545,10 @@ void kern_conv_generate(const kern_conv_shape_t *shape, const kern_conv_plan_t *
         close_axis(&c, x);
     /* Every product with this panel is done (the epilogue waited for it), and so is every use of
      * the bias. */
-    if (plan->is_panel || shape->has_bias) {
+    if (plan->is_panel || has_row) {
         vnpu_insn_t *fence = kern_emit(builder, consumer_of(&c), VNPU_OP_FENCE);
         if (plan->is_panel) kern_signal(fence, c.b.free, 1);
-        if (shape->has_bias) kern_signal(fence, c.c.free, 1);
+        if (has_row) kern_signal(fence, c.c.free, 1);
     }
     close_axis(&c, CONV_N);
     close_axis(&c, CONV_G);

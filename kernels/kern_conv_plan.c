@@ -84,13 +84,26 @@ static uint64_t sram_bytes(const kern_conv_shape_t *shape, const kern_conv_plan_
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
     uint64_t bytes = plan->a_buffers * kern_align(image_elems(shape, plan) * elem(shape->in_dtype)) +
                      weight_buffers * kern_align(weights);
-    if (!shape->is_direct)
+    if (!kern_conv_is_direct(shape, plan))
         bytes += plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->out_dtype));
-    if (shape->has_bias)
+    if (shape->has_bias && plan->bias_block == 0)
         bytes += plan->panel_buffers *
                  kern_align((uint64_t)plan->axis[CONV_N].tile * elem(shape->bias_dtype));
     if (kern_conv_needs_temp(shape)) bytes += kern_align(tile_elems(plan) * 4);
     return bytes;
+}
+
+bool kern_conv_is_direct(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan) {
+    return shape->is_direct || plan->bias_block > 0;
+}
+
+/* The array's columns, where every tile has whole blocks of them; 0: the vector unit adds the bias. */
+static uint32_t bias_block(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                           const kern_conv_plan_t *plan) {
+    const kern_axis_t *n = &plan->axis[CONV_N];
+    uint32_t block = machine->matrix_cols;
+    bool is_whole = n->size % n->tile == 0 && n->tile % block == 0;
+    return shape->loads_bias && !kern_conv_is_turned(shape) && is_whole ? block : 0;
 }
 
 /* ---- loops and buffers of a candidate ---- */
@@ -187,7 +200,6 @@ static uint64_t result_run(const kern_conv_shape_t *shape, const kern_conv_plan_
 
 static uint64_t epilogue_cycles(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                                 uint64_t outer, uint64_t inner) {
-    if (shape->is_direct) return 0;
     uint64_t cycles = 0;
     if (shape->has_bias) cycles += kern_cost_vector(machine, outer, inner, KERN_CLASS_ALU);
     if (shape->activation == KERN_ACT_RELU) {
@@ -234,7 +246,7 @@ static work_t work_of(const vnpu_machine_t *machine, const kern_conv_shape_t *sh
     w.image_load = kern_cost_dma(machine, image, image_run(shape, plan) * ei);
     w.weight_load = kern_cost_dma(machine, weights, weight_run(shape, plan) * ew);
     w.store = kern_cost_dma(machine, result, result_run(shape, plan) * eo);
-    if (shape->is_direct)
+    if (kern_conv_is_direct(shape, plan))
         w.store = max64(w.store, kern_ceil_div(4 * tile_elems(plan),
                                                machine->dma_accumulator_bytes_per_cycle));
     uint64_t images = w.groups * w.n_tiles * w.pixel_tiles * w.c_tiles;
@@ -273,7 +285,10 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_conv_shape_t *
     uint64_t matrix = matrix_cycles(machine, shape, plan, &w) + mms * MM_ISSUE_CYCLES;
     uint64_t pixels = kern_conv_pixels(plan), n = plan->axis[CONV_N].tile;
     bool is_turned = kern_conv_is_turned(shape);
-    uint64_t epilogue = epilogue_cycles(machine, shape, is_turned ? n : pixels, is_turned ? pixels : n);
+    uint64_t epilogue = 0;
+    if (!kern_conv_is_direct(shape, plan))
+        epilogue =
+            epilogue_cycles(machine, shape, is_turned ? n : pixels, is_turned ? pixels : n);
     uint64_t dram = kern_cost_dram(machine, w.bytes * plan->grid[0] * plan->grid[1]);
     dram += dram / 8; /* what refresh and turnarounds leave */
     if (machine->dma_queues < 2) {
@@ -403,6 +418,7 @@ static bool consider(search_t *search, const kern_conv_plan_t *base, bool is_pan
     for (uint32_t a_buffers = 2; a_buffers <= 4; a_buffers += 2) {
         kern_conv_plan_t plan = *base;
         plan.is_panel = is_panel;
+        plan.bias_block = bias_block(search->machine, search->shape, &plan);
         if (!set_loops(&plan, a_buffers, panel_buffers)) return false;
         if (!fits(search->machine, search->shape, &plan)) return a_buffers > 2;
         plan.cycles = cost_of(search->machine, search->shape, &plan);
@@ -498,6 +514,7 @@ bool kern_conv_finish(const vnpu_machine_t *machine, const kern_conv_shape_t *sh
         .grid = {1, 1}, .is_panel = rule->is_panel, .rotates_nest = rule->rotates_nest};
     for (uint32_t x = 0; x < CONV_AXES; x++)
         plan.axis[x] = kern_axis_make(shape->size[x], rule->tile[x]);
+    plan.bias_block = bias_block(machine, shape, &plan);
     if (!set_loops(&plan, rule->stream_buffers, rule->panel_buffers)) return false;
     if (!fits(machine, shape, &plan) || !kern_conv_is_expressible(shape, &plan)) return false;
     plan.cycles = cost_of(machine, shape, &plan);

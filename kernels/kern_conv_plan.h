@@ -34,6 +34,7 @@ typedef struct kern_conv_shape {
     bool has_bias;
     bool keeps_rows; /* transfers have the rows of the tile, also where these follow each other */
     bool is_direct; /* results go from the accumulator to DRAM, without the vector unit */
+    bool loads_bias; /* and the bias to it before the products, where a plan can */
     kern_activation_t activation;
 } kern_conv_shape_t;
 
@@ -43,6 +44,7 @@ typedef struct kern_conv_plan {
     bool is_panel;
     uint32_t a_buffers, panel_buffers, tile_buffers;
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */
+    uint32_t bias_block; /* > 0: the bias is loaded to the accumulator, so many channels at a time */
     bool rotates_nest; /* buffers turn with the iterations of all loops: no empty rounds */
     uint64_t cycles;                          /* what the closed form says */
 } kern_conv_plan_t;
@@ -69,6 +71,8 @@ kern_window_t kern_conv_window(const kern_conv_shape_t *shape, const kern_conv_p
 uint64_t kern_conv_pixels(const kern_conv_plan_t *plan);
 /* Products per result and channel of a tile: kh * kw. */
 int64_t kern_conv_positions(const kern_conv_shape_t *shape);
+/* Results go from the accumulator to DRAM. */
+bool kern_conv_is_direct(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan);
 /* Sums that pass between epilogue instructions need a tile of their own. */
 bool kern_conv_needs_temp(const kern_conv_shape_t *shape);
 

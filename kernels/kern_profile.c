@@ -7,7 +7,8 @@ const kern_profile_t *kern_profile_of(const vnpu_machine_t *machine) {
         [VNPU_PROFILE_TTNN] = {.name = "ttnn-like", .plan_gemm = kern_profile_ttnn_gemm},
         [VNPU_PROFILE_GEMMINI] = {.name = "gemmini-like",
                                   .plan_gemm = kern_profile_gemmini_gemm,
-                                  .plan_conv = kern_profile_gemmini_conv},
+                                  .plan_conv = kern_profile_gemmini_conv,
+                                  .loads_bias = true},
     };
     uint32_t count = sizeof profile / sizeof profile[0];
     uint32_t chosen = machine->mapping_profile;

@@ -22,6 +22,7 @@ typedef struct kern_profile {
     /* The same of a convolution, by kern_conv_finish. */
     bool (*plan_conv)(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                       kern_conv_plan_t *out_plan);
+    bool loads_bias;     /* of a convolution to the accumulator, before the products */
     bool has_trials;     /* the simulator decides between close tilings (kern_plan.h) */
     bool splits_softmax; /* no fusion across a reduction: four kernels, six passes */
 } kern_profile_t;

@@ -197,7 +197,8 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
     if (op->acc_bytes > 0) total = op->acc_bytes;
     uint64_t moved = (uint64_t)((wide_t)total * op->moved_bytes / op->total_bytes);
     if (op->acc_bytes > 0) {
-        uint64_t rate = unit->spec.accumulator_bytes_per_cycle;
+        uint64_t rate = op->kind == SIM_DMA_READ ? unit->spec.accumulator_word_bytes
+                                                 : unit->spec.accumulator_bytes_per_cycle;
         uint64_t cycles = (moved + rate - 1) / rate - (op->local_moved_bytes + rate - 1) / rate;
         if (cycles > request->data_cycles) request->data_cycles = cycles;
     }
@@ -672,6 +673,7 @@ static bool is_power_of_two(uint64_t x) {
 static bool is_valid(const sim_dma_spec_t *spec) {
     if (spec->bytes_per_cycle == 0 || spec->request_bytes == 0 || spec->clock.num == 0)
         return false;
+    if (spec->accumulator_bytes_per_cycle > 0 && spec->accumulator_word_bytes == 0) return false;
     const uint32_t transfers[] = {spec->read_transfers, spec->write_transfers};
     for (int i = 0; i < 2; i++)
         if (transfers[i] == 0 || transfers[i] > SIM_DMA_MAX_TRANSFERS) return false;
@@ -740,6 +742,7 @@ sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t
     *out_spec = (sim_dma_spec_t){
         .accumulator_bytes_per_cycle =
             (uint32_t)sim_config_u64(config, "dma.accumulator_bytes_per_cycle"),
+        .accumulator_word_bytes = (uint32_t)sim_config_u64(config, "acc.word_bytes"),
         .bytes_per_cycle = (uint32_t)sim_config_u64(config, "dma.bytes_per_cycle"),
         .descriptor_cycles = (uint32_t)sim_config_u64(config, "dma.descriptor_cycles"),
         .run_cycles = (uint32_t)sim_config_u64(config, "dma.run_cycles"),

@@ -14,8 +14,9 @@
  *      (0: none). With aligned_requests a request is a power of two of words of bytes_per_cycle,
  *      aligned to its own size, of one run: of those that begin it the one that holds most of what
  *      is left, the smaller where two hold as much. The whole of it passes memory and interconnect
- *      (TileLink, AXI). What goes to or from the accumulator passes it at
- *      accumulator_bytes_per_cycle, where that is slower than the data in memory,
+ *      (TileLink, AXI). Results that a write takes out of the accumulator come at
+ *      accumulator_bytes_per_cycle, what a read puts there goes at accumulator_word_bytes, where
+ *      that is slower than the data in memory,
  *   3. holds at most outstanding_bytes and outstanding_requests (0: any number) in flight (Little:
  *      throughput <= outstanding / latency),
  *   4. each request passes DRAM, interconnect and scratchpad port (reads; writes the other way:
@@ -61,6 +62,7 @@
 
 typedef struct sim_dma_spec {
     uint32_t accumulator_bytes_per_cycle; /* 0: the engines do not reach the accumulator */
+    uint32_t accumulator_word_bytes;      /* >= 1 if they do */
     uint32_t bytes_per_cycle, descriptor_cycles, run_cycles, completion_cycles;
     uint64_t request_bytes, max_run_bytes, outstanding_bytes;
     uint32_t outstanding_requests;

@@ -137,7 +137,7 @@ static const sim_key_t KEYS[] = {
     {"dma", "bytes_per_cycle", SIM_TYPE_BYTES, NULL, 1, 64 * KI, NULL,
      "Data that one DMA engine moves per core cycle.", false},
     {"dma", "accumulator_bytes_per_cycle", SIM_TYPE_BYTES, "0 B", 0, 64 * KI, NULL,
-     "Accumulator data that an engine moves to or from DRAM per core cycle, converted (0: it cannot).", false},
+     "Accumulator data that an engine stores per core cycle, converted; loads take a word (0: neither).", false},
     {"dma", "descriptor_cycles", SIM_TYPE_CYCLES, NULL, 0, 1000000, NULL,
      "Core cycles to fetch and decode one transfer.", false},
     {"dma", "descriptor_prefetch", SIM_TYPE_BOOL, "false", 0, 1, NULL,

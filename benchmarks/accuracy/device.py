@@ -367,7 +367,7 @@ class Device:
         call.input = self.permuted([batch, height, width, c_in], dtype, (0, 3, 1, 2))
         call.weight = self.permuted([kernel, kernel, c_in, c_out], dtype, (3, 2, 0, 1))
         if bias:
-            call.bias = self.tensor([c_out], out or ("i32" if dtype == "i8" else dtype))
+            call.bias = self.tensor([c_out], "i32" if dtype == "i8" else out or dtype)
         for d in range(2):
             call.stride[d], call.dilation[d], call.pad[d] = stride, 1, pad
         return self.launch("kern_conv", call)

@@ -263,8 +263,11 @@ Test(profile, gemmini_convolutions_have_the_right_values, .timeout = 60) {
         int64_t side, in, out, kernel;
         uint32_t stride, pad;
     } cases[] = {
-        {7, 5, 20, 3, 1, 1}, {12, 33, 40, 1, 1, 0}, {11, 3, 17, 5, 2, 2}, {9, 40, 33, 3, 1, 1}};
-    for (int chaos = 0; chaos < 2; chaos++) {
+        {7, 5, 20, 3, 1, 1},  {12, 33, 40, 1, 1, 0}, {11, 3, 17, 5, 2, 2},
+        {9, 40, 33, 3, 1, 1}, {9, 40, 32, 3, 1, 1},  {12, 33, 48, 1, 2, 0}};
+    for (int mode = 0; mode < 4; mode++) { /* chaos, bias */
+        int chaos = mode & 1;
+        bool has_bias = mode & 2;
         shim_open("gemmini-16", "mapping.profile=gemmini-like,sram.bytes=8 KiB,acc.bytes=4 KiB",
                   chaos ? DEV_EXEC_CHAOS : DEV_EXEC_VALUES, 3);
         kern_context_t *context = NULL;
@@ -280,10 +283,20 @@ Test(profile, gemmini_convolutions_have_the_right_values, .timeout = 60) {
             call.in = test_permuted(VNPU_I8, 4, (int64_t[]){1, in, side, side}, nhwc);
             call.weight = test_permuted(VNPU_I8, 4, (int64_t[]){out, in, k, k}, hwio);
             call.out = test_permuted(VNPU_I32, 4, (int64_t[]){1, out, result, result}, nhwc);
+            kern_tensor_t bias = test_tensor(VNPU_I32, 1, (int64_t[]){out});
+            if (has_bias) call.bias = bias;
             test_fill(&call.in, -128, 127), test_fill(&call.weight, -128, 127);
+            test_fill(&bias, -5000, 5000);
             test_ok(context, kern_conv(context, 0, &call), "convolution");
+            /* whole blocks of channels: the bias goes to the accumulator before the products */
+            const dev_program_t *program = shim_last_launch()->program;
+            bool has_vector = false;
+            for (uint32_t q = 0; q < program->header.num_queues; q++)
+                has_vector |= program->queue[q].kind == VNPU_QUEUE_VECTOR;
+            cr_assert_eq(has_vector, has_bias && out % 16 != 0, "case %zu", i);
             for (int64_t e = 0; e < out * result * result; e++) {
-                int64_t o = e / result / result, y = e / result % result, x = e % result, sum = 0;
+                int64_t o = e / result / result, y = e / result % result, x = e % result,
+                        sum = has_bias ? test_get_int(&bias, o) : 0;
                 for (int64_t j = 0; j < in * k * k; j++) {
                     int64_t c = j / k / k, row = y * cases[i].stride + j / k % k - cases[i].pad,
                             col = x * cases[i].stride + j % k - cases[i].pad;
@@ -295,6 +308,7 @@ Test(profile, gemmini_convolutions_have_the_right_values, .timeout = 60) {
                              (long long)e);
             }
             test_release(&call.in), test_release(&call.weight), test_release(&call.out);
+            test_release(&bias);
         }
         test_close(context);
     }

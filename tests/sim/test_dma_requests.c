@@ -127,6 +127,7 @@ Test(dma, results_come_as_fast_as_the_accumulator_gives_them) {
     for (uint32_t runs = 1; runs <= 10; runs++) {
         sim_dma_spec_t spec = spec_of();
         spec.accumulator_bytes_per_cycle = 40;
+        spec.accumulator_word_bytes = 1;
         spec.bytes_per_cycle = 16;
         spec.request_bytes = 64;
         bench_t bench;
@@ -268,7 +269,8 @@ Test(dma, a_transfer_may_be_several_commands) {
 /* Twelve results that take the same row of 64 bytes: read once a command, written to all. */
 Test(dma, a_row_that_repeats_is_read_once_a_command) {
     sim_dma_spec_t spec = spec_of();
-    spec.accumulator_bytes_per_cycle = 32;
+    spec.accumulator_bytes_per_cycle = 7;
+    spec.accumulator_word_bytes = 32;
     spec.bytes_per_cycle = 16;
     spec.request_bytes = 64;
     spec.aligned_requests = true;

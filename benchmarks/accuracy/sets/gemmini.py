@@ -101,7 +101,7 @@ def _work(operation: str, s: Shape, mapping: str) -> tuple[str, lowering.Calls, 
         return "gemm", calls, 2.0 * m * n * k, float(m * k + k * n + m * n), ""
     if operation.startswith("tiled_conv"):
         conv = Conv(1, s["in"], s["in"], s["in_ch"], s["out_ch"], s["kernel"], s["stride"], s["pad"])
-        return "conv", [(1, conv.call("i8", "i8"))], conv.flops, float(conv.elems), ""
+        return "conv", [(1, {**conv.call("i8", "i8"), "bias": True})], conv.flops, float(conv.elems), ""
     call = _micro(operation, s)
     if call is None:
         return operation, [], 0.0, 0.0, f"{operation}: no rule for this operation"
