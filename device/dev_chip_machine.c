@@ -6,12 +6,13 @@
 #include "sim/sim_dram.h"
 #include "sim/sim_noc.h"
 
-/* An idle read: frontend both ways, activate, column, burst, and the interconnect. */
+/* An idle read: frontend both ways, activate, column, burst, the interconnect, and a cache's lookup. */
 static uint64_t dram_latency_ps(const sim_config_t *config) {
     uint64_t cycles = sim_config_u64(config, "dram.trcdrd") + sim_config_u64(config, "dram.tcl") +
                       sim_config_u64(config, "dram.burst_cycles");
     uint64_t dram_ps = cycles * 1000000000000ull / sim_config_u64(config, "dram.clock");
-    uint64_t noc_ps = sim_noc_read_cycles(config) * 1000000000000ull / sim_config_u64(config, "noc.clock");
+    uint64_t lookup = sim_config_u64(config, "cache.bytes") > 0 ? sim_config_u64(config, "cache.hit_cycles") : 0;
+    uint64_t noc_ps = (sim_noc_read_cycles(config) + lookup) * 1000000000000ull / sim_config_u64(config, "noc.clock");
     return dram_ps + noc_ps + 2 * sim_config_u64(config, "dram.frontend");
 }
 

@@ -83,7 +83,8 @@ static void write_record(const dev_chip_t *chip, const dev_record_t *record, uin
                                  .dram_read_bytes = record->dram_read_bytes, .dram_written_bytes = record->dram_written_bytes,
                                  .bus_read_bytes = record->bus_read_bytes, .bus_written_bytes = record->bus_written_bytes,
                                  .row_hits = record->row_hits, .row_closed = record->row_closed,
-                                 .row_conflicts = record->row_conflicts, .insns = record->insns,
+                                 .row_conflicts = record->row_conflicts, .cache_hits = record->cache_hits,
+                                 .cache_misses = record->cache_misses, .cache_evicted = record->cache_evicted, .insns = record->insns,
                                  .vector_elems = record->vector_elems, .num_slices = record->num_slices,
                                  .bytes = (uint32_t)record_bytes(chip, record)};
     memcpy(row.name, record->name, sizeof row.name);

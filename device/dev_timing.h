@@ -26,6 +26,7 @@ typedef struct dev_record {
     uint64_t macs, padded_macs;
     uint64_t dram_read_bytes, dram_written_bytes, bus_read_bytes, bus_written_bytes;
     uint64_t row_hits, row_closed, row_conflicts;
+    uint64_t cache_hits, cache_misses, cache_evicted; /* lines */
     uint64_t insns, vector_elems;
     uint64_t *cause_ticks; /* [engines][SIM_CAUSE_COUNT] */
     vnpu_profile_slice_t *slice; /* times in ticks here; NULL unless asked for */

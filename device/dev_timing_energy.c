@@ -63,11 +63,13 @@ static uint64_t dram_bytes(const timing_job_t *job) {
     return job->record.dram_read_bytes + job->record.dram_written_bytes;
 }
 
-/* Bursts, rows and hops cannot be told apart by launch when several run at once: each takes its share by the
+/* Bursts, rows, lines and hops cannot be told apart by launch when several run at once: each takes its share by the
  * bytes of its patterns. With one launch in the epoch they are all its own. */
 void timing_energy_end(dev_timing_t *timing) {
     const sim_dram_stats_t *dram = sim_dram_stats(timing->dram);
-    uint64_t hops = sim_noc_stats(timing->noc)->byte_hops, given[7] = {0}, upto = 0, all = 0;
+    static const sim_cache_stats_t none;
+    const sim_cache_stats_t *cache = timing->cache != NULL ? sim_cache_stats(timing->cache) : &none;
+    uint64_t hops = sim_noc_stats(timing->noc)->byte_hops, given[11] = {0}, upto = 0, all = 0;
     for (uint32_t j = 0; j < timing->num_jobs; j++) all += dram_bytes(timing->job[j]);
     for (uint32_t j = 0; j < timing->num_jobs; j++) {
         timing_job_t *job = timing->job[j];
@@ -78,7 +80,11 @@ void timing_energy_end(dev_timing_t *timing) {
         record->row_hits = share(dram->row_hits, upto, all, &given[2]);
         record->row_closed = share(dram->row_closed, upto, all, &given[3]);
         record->row_conflicts = share(dram->row_conflicts, upto, all, &given[4]);
+        record->cache_hits = share(cache->hits, upto, all, &given[7]);
+        record->cache_misses = share(cache->misses, upto, all, &given[8]);
+        record->cache_evicted = share(cache->evicted, upto, all, &given[9]);
         uint64_t *count = job->actions[VNPU_ENERGY_DRAM].count;
+        count[SIM_ENERGY_CACHE_BYTE] = share(cache->bytes, upto, all, &given[10]);
         count[SIM_ENERGY_DRAM_READ_BYTE] = record->bus_read_bytes;
         count[SIM_ENERGY_DRAM_WRITE_BYTE] = record->bus_written_bytes;
         count[SIM_ENERGY_DRAM_ACTIVATE] = record->row_closed + record->row_conflicts;

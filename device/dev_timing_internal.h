@@ -3,6 +3,7 @@
 #define DEV_TIMING_INTERNAL_H
 
 #include "device/dev_timing.h"
+#include "sim/sim_cache.h"
 #include "sim/sim_dma.h"
 #include "sim/sim_dram.h"
 #include "sim/sim_matrix.h"
@@ -117,6 +118,7 @@ struct dev_timing {
     dev_machine_t machine;
     sim_engine_t *engine;
     sim_dram_t *dram;
+    sim_cache_t *cache; /* NULL: none */
     sim_noc_t *noc;
     timing_core_t *core;   /* machine.cores */
     timing_books_t *books; /* one per engine */

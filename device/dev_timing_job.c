@@ -241,6 +241,7 @@ bool dev_record_equal(const dev_record_t *a, const dev_record_t *b, uint32_t eng
            a->dram_read_bytes == b->dram_read_bytes && a->dram_written_bytes == b->dram_written_bytes &&
            a->bus_read_bytes == b->bus_read_bytes && a->bus_written_bytes == b->bus_written_bytes &&
            a->row_hits == b->row_hits && a->row_closed == b->row_closed && a->row_conflicts == b->row_conflicts &&
+           a->cache_hits == b->cache_hits && a->cache_misses == b->cache_misses && a->cache_evicted == b->cache_evicted &&
            a->insns == b->insns && a->vector_elems == b->vector_elems &&
            memcmp(a->energy_fj, b->energy_fj, sizeof a->energy_fj) == 0 &&
            memcmp(a->cause_ticks, b->cause_ticks, (size_t)engines * SIM_CAUSE_COUNT * sizeof *a->cause_ticks) == 0;

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 #define VNPU_PROFILE_MAGIC 0x464f5250u /* "PROF" */
-#define VNPU_PROFILE_VERSION 2u
+#define VNPU_PROFILE_VERSION 3u
 
 typedef struct vnpu_profile_header {
     uint32_t magic, version;
@@ -55,7 +55,7 @@ typedef enum vnpu_energy_part {
     VNPU_ENERGY_VECTOR,     /* elements, scratchpad and accumulator */
     VNPU_ENERGY_DMA,        /* scratchpad */
     VNPU_ENERGY_NOC,
-    VNPU_ENERGY_DRAM,       /* bytes over the bus, activates, refreshes */
+    VNPU_ENERGY_DRAM,       /* bytes over the bus, activates, refreshes; the cache in front of it */
     VNPU_ENERGY_PARTS
 } vnpu_energy_part_t;
 
@@ -68,6 +68,7 @@ typedef struct vnpu_profile_record {
     uint64_t dram_read_bytes, dram_written_bytes; /* bytes of the patterns */
     uint64_t bus_read_bytes, bus_written_bytes;   /* whole bursts */
     uint64_t row_hits, row_closed, row_conflicts;
+    uint64_t cache_hits, cache_misses, cache_evicted; /* lines; evicted: dirty, written to the DRAM */
     uint64_t insns;      /* executed, all queues and instances */
     uint64_t vector_elems;
     uint32_t num_slices; /* trace slices, after the causes */
@@ -76,7 +77,7 @@ typedef struct vnpu_profile_record {
     /* then uint64_t cause_ps[num_engines][num_causes]; each engine's causes sum to duration_ps exactly */
     /* then vnpu_profile_slice_t slice[num_slices] */
 } vnpu_profile_record_t;
-static_assert(sizeof(vnpu_profile_record_t) == 216, "profile record");
+static_assert(sizeof(vnpu_profile_record_t) == 240, "profile record");
 
 typedef struct vnpu_profile_slice {
     uint32_t engine;

@@ -1,6 +1,7 @@
 /* What the keys say together: contradictions (errors), oddities (warnings), peak numbers. */
 #include "sim/sim_config_internal.h"
 #include "sim/sim_layout.h"
+#include "sim/sim_cache.h"
 #include "sim/sim_noc.h"
 
 #include <inttypes.h>
@@ -174,6 +175,9 @@ void sim_config_check_errors(const sim_config_t *config, const char *origin,
     sim_error_t err = {0};
     if (sim_noc_check(config, &err) != SIM_OK)
         sim_problems_add(problems, "%s: %s", origin, err.text);
+    err = (sim_error_t){0};
+    if (sim_cache_check(config, &err) != SIM_OK)
+        sim_problems_add(problems, "%s: %s", origin, err.text);
     uint32_t tile[2];
     err = (sim_error_t){0};
     if (sim_layout_read(sim_config_str(config, "layout.tile"), tile, &err) != SIM_OK)
@@ -245,7 +249,10 @@ static double memory_latency_s(const sim_config_t *config) {
         get(config, "dram.trcdrd") + get(config, "dram.tcl") + get(config, "dram.burst_cycles");
     return (double)cycles / (double)get(config, "dram.clock") +
            2e-12 * (double)get(config, "dram.frontend") +
-           2.0 * (double)sim_noc_read_cycles(config) / (double)get(config, "noc.clock");
+           2.0 * (double)sim_noc_read_cycles(config) / (double)get(config, "noc.clock") +
+           (get(config, "cache.bytes") > 0
+                ? (double)get(config, "cache.hit_cycles") / (double)get(config, "noc.clock")
+                : 0.0);
 }
 
 /* ---- warnings ------------------------------------------------------------ */
@@ -454,6 +461,12 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
         write_memories(sim_config_class(config, c), stream);
     }
     write_noc(config, stream);
+    if (get(config, "cache.bytes") > 0)
+        (void)fprintf(stream, "cache     %10.4g GB/s, %s, %s ways, lines of %s, %.4g ns of a hit\n",
+                      (double)sim_cache_peak_bytes_per_s(config) / 1e9,
+                      sim_config_text(config, "cache.bytes"), sim_config_text(config, "cache.ways"),
+                      sim_config_text(config, "cache.line_bytes"),
+                      (double)get(config, "cache.hit_cycles") / (double)get(config, "noc.clock") * 1e9);
     (void)fprintf(stream, "host link %10.4g GB/s of payload each way\n",
                   (double)get(config, "link.bandwidth") * payload / packet / 1e9);
     (void)fprintf(stream, "mapping   %10s, tensors stored in tiles: %s\n",

@@ -26,6 +26,9 @@ static bool has_native_f32(const sim_config_t *config) {
 static bool has_window(const sim_config_t *config) {
     return get(config, "dram.window") > 1;
 }
+static bool has_cache(const sim_config_t *config) {
+    return get(config, "cache.bytes") > 0;
+}
 static bool refreshes_all(const sim_config_t *config) {
     return get(config, "dram.refresh") == 0;
 }
@@ -51,6 +54,7 @@ static bool multiplies_i8(const sim_config_t *config) {
     return has_rate(config, "matrix.rate.i8");
 }
 
+static const char NO_CACHE[] = "cache.bytes = 0 B: there is no cache";
 static const char IN_ORDER[] = "dram.window = 1 serves requests in order";
 
 static const struct rule {
@@ -62,6 +66,13 @@ static const struct rule {
 } RULES[] = {
     {"matrix.split", NULL, has_arrays, "there is one array", NULL},
     {"matrix.rate.f32", "0", has_native_f32, "matrix.f32 makes f32 products of bf16", NULL},
+    {"cache.ways", NULL, has_cache, NO_CACHE, NULL},
+    {"cache.line_bytes", NULL, has_cache, NO_CACHE, NULL},
+    {"cache.banks", NULL, has_cache, NO_CACHE, NULL},
+    {"cache.bytes_per_cycle", NULL, has_cache, NO_CACHE, NULL},
+    {"cache.hit_cycles", NULL, has_cache, NO_CACHE, NULL},
+    {"cache.write", NULL, has_cache, NO_CACHE, NULL},
+    {"energy.cache_byte", NULL, has_cache, NO_CACHE, "cache.bytes"},
     {"dram.max_row_hits", NULL, has_window, IN_ORDER, NULL},
     {"dram.write_high", NULL, has_window, IN_ORDER, NULL},
     {"dram.write_low", NULL, has_window, IN_ORDER, NULL},

@@ -6,7 +6,7 @@
 
 __extension__ typedef unsigned __int128 wide_t;
 
-enum { WAIT_DRAM, WAIT_NOC, WAIT_SRAM };
+enum { WAIT_DRAM, WAIT_NOC, WAIT_SRAM, WAIT_CACHE };
 
 typedef struct request request_t;
 struct request {
@@ -16,6 +16,7 @@ struct request {
     request_t *next;     /* free list, or the queue of the ports */
     sim_dma_walk_t walk; /* at the first piece */
     sim_dram_request_t memory;
+    sim_cache_request_t cached; /* in its place where there is a cache */
     uint64_t bytes; /* as memory and interconnect see it */
     uint64_t local_bytes; /* through the port of scratchpad or accumulator */
     uint64_t data_cycles, engine_cycles;
@@ -43,6 +44,7 @@ struct sim_dma {
     sim_engine_t *engine;
     sim_dma_spec_t spec;
     sim_dram_t *dram;
+    sim_cache_t *cache; /* in front of it; NULL: none */
     sim_noc_t *noc;
     uint32_t port;
     sim_share_t *sram, *acc;
@@ -279,7 +281,8 @@ static void book(const sim_dma_t *unit, sim_dma_op_t *op) {
     if (data > time) data = time;
     if (setup > time - data) setup = time - data;
     sim_tick_t rest = time - data - setup;
-    wide_t waited = (wide_t)op->waited[WAIT_DRAM] + op->waited[WAIT_NOC] + op->waited[WAIT_SRAM];
+    wide_t waited = (wide_t)op->waited[WAIT_DRAM] + op->waited[WAIT_NOC] + op->waited[WAIT_SRAM] +
+                    op->waited[WAIT_CACHE];
     if (waited == 0) { /* an ideal memory: less than a cycle of rounding */
         setup += rest;
         rest = 0;
@@ -289,7 +292,9 @@ static void book(const sim_dma_t *unit, sim_dma_op_t *op) {
     cause[SIM_CAUSE_DMA_SETUP] = setup;
     cause[SIM_CAUSE_NOC] = (sim_tick_t)((wide_t)rest * op->waited[WAIT_NOC] / waited);
     cause[SIM_CAUSE_SRAM_CONFLICT] = (sim_tick_t)((wide_t)rest * op->waited[WAIT_SRAM] / waited);
-    cause[SIM_CAUSE_DRAM] = rest - cause[SIM_CAUSE_NOC] - cause[SIM_CAUSE_SRAM_CONFLICT];
+    cause[SIM_CAUSE_CACHE] = (sim_tick_t)((wide_t)rest * op->waited[WAIT_CACHE] / waited);
+    cause[SIM_CAUSE_DRAM] =
+        rest - cause[SIM_CAUSE_NOC] - cause[SIM_CAUSE_SRAM_CONFLICT] - cause[SIM_CAUSE_CACHE];
 }
 
 static void on_completion(sim_engine_t *engine, sim_event_t *event) {
@@ -341,6 +346,26 @@ static void go_on(request_t *request, sim_event_fn fn, sim_tick_t tick) {
         sim_event_schedule(engine, &request->event, tick);
 }
 
+static void access_cache(request_t *request, bool is_write, sim_tick_t not_before) {
+    sim_cache_t *cache = request->unit->cache;
+    sim_cache_begin(cache, &request->cached, is_write, &request->event, not_before);
+    pieces_t pieces = {.spec = &request->unit->spec, .walk = request->walk};
+    sim_dma_piece_t piece, block;
+    while (next_piece(&pieces, &piece, &block))
+        sim_cache_add(cache, &request->cached, block.address, block.bytes);
+    sim_cache_end(cache, &request->cached);
+}
+
+static sim_tick_t memory_done(const request_t *request) {
+    return request->unit->cache != NULL ? request->cached.done : request->memory.done;
+}
+
+/* From when it entered until `done`: at the DRAM, or at the cache if that had everything. */
+static void count_memory(request_t *request, sim_tick_t done) {
+    bool is_hit = request->unit->cache != NULL && !request->cached.has_waited;
+    request->op->waited[is_hit ? WAIT_CACHE : WAIT_DRAM] += done - request->entered;
+}
+
 /* Every piece of the request at the DRAM now; goes on with `next` when the last one is through, not
  * before not_before. */
 static void access_dram(request_t *request, bool is_write, sim_event_fn next,
@@ -352,6 +377,10 @@ static void access_dram(request_t *request, bool is_write, sim_event_fn next,
         return;
     }
     sim_event_init(&request->event, SIM_PHASE_COMPLETE, next);
+    if (request->unit->cache != NULL) {
+        access_cache(request, is_write, not_before);
+        return;
+    }
     sim_dram_begin(dram, &request->memory, is_write, &request->event, not_before);
     pieces_t pieces = {
         .spec = &request->unit->spec, .walk = request->walk, .runs = request->runs};
@@ -460,7 +489,7 @@ static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_
 static void on_written(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
-    request->op->waited[WAIT_DRAM] += request->memory.done - request->entered;
+    count_memory(request, memory_done(request));
     sim_tick_t now = sim_now(engine), arrival = now;
     if (unit->spec.write_ack_bytes > 0) arrival = send(unit, request, false, ACKNOWLEDGEMENT);
     request->op->waited[WAIT_NOC] += arrival - now;
@@ -535,7 +564,7 @@ static void on_read_data(sim_engine_t *engine, sim_event_t *event) {
     request_t *request = SIM_CONTAINER_OF(event, request_t, event);
     sim_dma_t *unit = request->unit;
     sim_tick_t now = sim_now(engine), arrival = send(unit, request, false, DATA);
-    request->op->waited[WAIT_DRAM] += now - request->entered;
+    count_memory(request, now);
     request->op->waited[WAIT_NOC] += arrival - now;
     if (port_of(unit, request->op) == NULL) {
         finish(request, arrival);
@@ -656,7 +685,7 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
     if (op->acc_bytes > 0 && !has_way)
         sim_bug("sim_dma", sim_now(unit->engine), "no way to the accumulator");
     op->moved_bytes = op->local_moved_bytes = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         op->waited[i] = 0;
     op->in_flight = op->runs = 0;
     op->is_taken_up = op->is_issued = false;
@@ -713,6 +742,10 @@ sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, si
     sim_dma_reset(unit);
     *out_unit = unit;
     return SIM_OK;
+}
+
+void sim_dma_set_cache(sim_dma_t *unit, sim_cache_t *cache) {
+    unit->cache = cache;
 }
 
 void sim_dma_destroy(sim_dma_t *unit) {

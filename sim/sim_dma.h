@@ -42,7 +42,7 @@
  * write_ack_bytes from each endpoint. Accumulating on DRAM reads, then writes. An empty transfer
  * costs its descriptor, at least one cycle.
  *
- * Causes: USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor as far as nothing
+ * Causes (with a cache, the wait of a request that it served alone is CACHE): USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor as far as nothing
  * else was issued, runs, short last words, factors) DMA_SETUP; the rest of [start, end) is split
  * over DRAM, NOC and SRAM_CONFLICT in
  * proportion to the time that its requests waited in each (remainder to DRAM). The completion gap
@@ -51,6 +51,7 @@
 #ifndef SIM_DMA_H
 #define SIM_DMA_H
 
+#include "sim/sim_cache.h"
 #include "sim/sim_config.h"
 #include "sim/sim_dma_walk.h"
 #include "sim/sim_dram.h"
@@ -104,7 +105,7 @@ typedef struct sim_dma_op {
     sim_dma_walk_t walk;
     sim_event_t event;
     uint64_t total_bytes, moved_bytes, local_moved_bytes, engine_cycles;
-    sim_tick_t begin, not_before, waited[3];
+    sim_tick_t begin, not_before, waited[4];
     uint64_t ready_cycle; /* the descriptor is there */
     uint32_t in_flight, runs; /* of the command that is built */
     bool is_taken_up, is_issued; /* by the front end; all requests */
@@ -115,6 +116,8 @@ typedef struct sim_dma sim_dma_t;
 sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, sim_dram_t *dram,
                             sim_noc_t *noc, uint32_t port, sim_share_t *sram, sim_share_t *acc,
                             sim_dma_t **out_unit) SIM_MUST_USE;
+/* A cache in front of the DRAM, borrowed; NULL: none. Before the first transfer. */
+void sim_dma_set_cache(sim_dma_t *unit, sim_cache_t *cache);
 void sim_dma_destroy(sim_dma_t *unit);
 void sim_dma_reset(sim_dma_t *unit);
 sim_status_t sim_dma_spec_from_config(const sim_config_t *config,

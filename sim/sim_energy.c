@@ -14,6 +14,7 @@ static const char *const KEYS[SIM_ENERGY_ACTION_COUNT] = {
     [SIM_ENERGY_SRAM_BYTE] = "energy.sram_byte",
     [SIM_ENERGY_ACC_BYTE] = "energy.acc_byte",
     [SIM_ENERGY_NOC_BYTE_HOP] = "energy.noc_byte_hop",
+    [SIM_ENERGY_CACHE_BYTE] = "energy.cache_byte",
     [SIM_ENERGY_DRAM_READ_BYTE] = "energy.dram_read_byte",
     [SIM_ENERGY_DRAM_WRITE_BYTE] = "energy.dram_write_byte",
     [SIM_ENERGY_DRAM_ACTIVATE] = "energy.dram_activate",

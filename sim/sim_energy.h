@@ -24,6 +24,7 @@ typedef enum sim_energy_action {
     SIM_ENERGY_SRAM_BYTE, /* through a scratchpad's port, read or written */
     SIM_ENERGY_ACC_BYTE,
     SIM_ENERGY_NOC_BYTE_HOP,
+    SIM_ENERGY_CACHE_BYTE,     /* into or out of the cache */
     SIM_ENERGY_DRAM_READ_BYTE, /* over the bus: whole bursts */
     SIM_ENERGY_DRAM_WRITE_BYTE,
     SIM_ENERGY_DRAM_ACTIVATE,

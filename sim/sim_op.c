@@ -8,6 +8,7 @@ const char *sim_cause_name(sim_cause_t cause) {
     case SIM_CAUSE_FILL_DRAIN: return "fill_drain";
     case SIM_CAUSE_DMA_SETUP: return "dma_setup";
     case SIM_CAUSE_DRAM: return "dram";
+    case SIM_CAUSE_CACHE: return "cache";
     case SIM_CAUSE_NOC: return "noc";
     case SIM_CAUSE_SRAM_CONFLICT: return "sram_conflict";
     case SIM_CAUSE_OPERAND_WAIT: return "operand_wait";

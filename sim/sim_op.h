@@ -21,6 +21,7 @@ typedef enum sim_cause {
     SIM_CAUSE_FILL_DRAIN,      /* pipeline fill and drain, start-up of a vector instruction */
     SIM_CAUSE_DMA_SETUP,       /* descriptor, per-run cost, completion of a transfer */
     SIM_CAUSE_DRAM,            /* DRAM latency, timing rules, refresh, channel queue */
+    SIM_CAUSE_CACHE,           /* hits: lookup, banks taken by others */
     SIM_CAUSE_NOC,             /* interconnect serialisation and contention */
     SIM_CAUSE_SRAM_CONFLICT,   /* scratchpad or accumulator bandwidth taken by others */
     SIM_CAUSE_OPERAND_WAIT,    /* semaphore wait for data that a DMA queue brings; the array's own operand ports */

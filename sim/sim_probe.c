@@ -28,6 +28,7 @@ typedef struct reader {
 struct bench {
     sim_engine_t *engine;
     sim_dram_t *dram;
+    sim_cache_t *cache;
     sim_noc_t *noc;
     reader_t *reader;
     uint32_t count, room;
@@ -94,6 +95,7 @@ static void plan_random(bench_t *bench, uint64_t memory_bytes) {
 static uint64_t run(bench_t *bench, uint64_t bytes) {
     sim_engine_reset(bench->engine);
     sim_dram_reset(bench->dram);
+    sim_cache_reset(bench->cache);
     sim_noc_reset(bench->noc);
     bench->finished = 0;
     for (uint32_t i = 0; i < bench->count; i++) {
@@ -116,7 +118,9 @@ static sim_status_t add_core(bench_t *bench, const sim_config_t *view, uint32_t 
         spec.network = q % sim_noc_networks(bench->noc);
         status = sim_dma_create(bench->engine, &spec, bench->dram, bench->noc, core, NULL, NULL,
                                 &bench->reader[bench->count].dma);
-        if (status == SIM_OK) bench->reader[bench->count++].bench = bench;
+        if (status != SIM_OK) break;
+        sim_dma_set_cache(bench->reader[bench->count].dma, bench->cache);
+        bench->reader[bench->count++].bench = bench;
     }
     return status;
 }
@@ -150,6 +154,7 @@ static void bench_fini(bench_t *bench) {
     for (uint32_t i = 0; i < bench->count; i++)
         sim_dma_destroy(bench->reader[i].dma);
     sim_noc_destroy(bench->noc);
+    sim_cache_destroy(bench->cache);
     sim_dram_destroy(bench->dram);
     sim_engine_destroy(bench->engine);
     free(bench->reader);
@@ -167,6 +172,8 @@ static sim_status_t bench_init(bench_t *bench, const sim_config_t *config, sim_e
         status = SIM_ERROR_OUT_OF_MEMORY;
     if (status == SIM_OK) status = sim_engine_create(&bench->engine);
     if (status == SIM_OK) status = sim_dram_create(config, &bench->dram, err);
+    if (status == SIM_OK)
+        status = sim_cache_create(config, bench->engine, bench->dram, &bench->cache, err);
     if (status == SIM_OK)
         status = sim_noc_create(config, sim_config_cores(config), &bench->noc, err);
     if (status == SIM_OK) status = add_engines(bench, config);

@@ -55,6 +55,9 @@ static void print_text(const run_spec_t *spec, const run_view_t *view, uint64_t 
     printf("  %" PRIu64 " instructions, %" PRIu64 " MACs (%" PRIu64 " padded), DRAM %" PRIu64 " B read, %" PRIu64 " B written\n",
            record->insns, record->macs, record->padded_macs, record->dram_read_bytes, record->dram_written_bytes);
     printf("  rows: %" PRIu64 " hits, %" PRIu64 " closed, %" PRIu64 " conflicts\n", record->row_hits, record->row_closed, record->row_conflicts);
+    if (record->cache_hits + record->cache_misses != 0)
+        printf("  cache: %" PRIu64 " lines hit, %" PRIu64 " missed, %" PRIu64 " evicted dirty\n", record->cache_hits, record->cache_misses,
+               record->cache_evicted);
     print_energy(record);
     printf("\n");
     for (uint32_t e = 0; e < view->header.num_engines; e++) {

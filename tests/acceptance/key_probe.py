@@ -256,10 +256,10 @@ class Probe(Device):
         self.numbers["launches"] = [n for at in range(launches_at, end, 64) for n in struct.unpack_from("<3Q", data, at + 24)]
         at, durations, energy, cause = records_at, [], [static_mw, link_fj], []
         for _ in range(records):
-            durations += struct.unpack_from("<11Q", data, at + 72)
-            energy += struct.unpack_from("<5Q", data, at + 176)
-            cause += struct.unpack_from(f"<{engines * causes}Q", data, at + 216)
-            at += struct.unpack_from("<I", data, at + 172)[0]
+            durations += struct.unpack_from("<14Q", data, at + 72)
+            energy += struct.unpack_from("<5Q", data, at + 200)
+            cause += struct.unpack_from(f"<{engines * causes}Q", data, at + 240)
+            at += struct.unpack_from("<I", data, at + 196)[0]
         self.numbers |= {"records": durations, "energy": energy, "causes": cause}
         return self.numbers
 

@@ -102,7 +102,7 @@ def measured(text: str) -> tuple[float, float, float]:
 def test_what_the_memory_achieves_is_measured(name):
     stream, share, random = measured(vnpu("info", name).stdout)
     assert 0 < random <= stream * 1.001
-    assert 20 < share < 100.1 and stream == pytest.approx(summary(name)["DRAM"] * share / 100, rel=0.01)
+    assert 0 < share < 100.1 and stream == pytest.approx(summary(name)["DRAM"] * share / 100, rel=0.01)
 
 
 def test_the_report_has_the_measured_bandwidth():

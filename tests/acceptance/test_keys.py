@@ -42,12 +42,22 @@ COMPANIONS |= {
     for key in ("columns", "rows", "core_nodes", "memory_nodes", "inject_cycles", "hop_cycles", "eject_cycles", "header_flits",
                 "max_packet_bytes", "packet_rate", "core_inject", "core_absorb", "memory_inject", "memory_absorb", "classes")
 }  # fmt: skip
-COMPANIONS["noc.columns"] = COMPANIONS["noc.rows"] = "noc.type=mesh,noc.latency_cycles=0,noc.columns=6,noc.rows=6,dram.channels=64"
+COMPANIONS["noc.columns"] = COMPANIONS["noc.rows"] = (
+    "noc.type=mesh,noc.latency_cycles=0,noc.columns=6,noc.rows=6,dram.channels=64"
+)
 COMPANIONS["noc.classes"] = NOC.replace("0:0 5:0 0:5 5:5", "0:1 5:1 0:2 5:2")
-COMPANIONS["noc.classes"] += ",grid.cores=16,noc.header_flits=32,noc.bytes_per_cycle=16 B,noc.memory_bytes_per_cycle=16 B"
+COMPANIONS["noc.classes"] += (
+    ",grid.cores=16,noc.header_flits=32,noc.bytes_per_cycle=16 B,noc.memory_bytes_per_cycle=16 B"
+)
 COMPANIONS["noc.networks"] = NOC.replace("mesh", "torus")
+COMPANIONS |= {
+    f"cache.{key}": "cache.bytes=64 KiB"
+    for key in ("ways", "line_bytes", "banks", "bytes_per_cycle", "hit_cycles", "write")
+}
+COMPANIONS["energy.cache_byte"] = "cache.bytes=64 KiB"
 # Values that small steps do not find.
 OTHERS = {
+    "cache.bytes": ["64 KiB", "128 KiB"],
     "noc.core_nodes": ["2-5:0-3"],
     "noc.memory_nodes": ["5:5 0:0"],
     "noc.packet_rate": ["64:4 4096:16"],
@@ -175,11 +185,22 @@ def test_every_key_has_an_effect(name, chips):
     chip = chips[name]
     keys = [key for key in chip.keys if key not in LABELS + FALLBACK and key != "host.clock"]
     # An energy table serves several chips: its rows for types that this array lacks say nothing here.
-    lacks = {f"energy.mac.{key.rpartition('.')[2]}" for key, text in chip.keys.items() if key.startswith("matrix.rate.") and text == "0"}
+    lacks = {
+        f"energy.mac.{key.rpartition('.')[2]}"
+        for key, text in chip.keys.items()
+        if key.startswith("matrix.rate.") and text == "0"
+    }
     if chip.keys["dma.queues"] == "1":
         lacks.add("dma.queues")
     if chip.keys["dram.trefi"] == "0":  # no refresh: how it would be done is left at the defaults
-        lacks |= {"dram.refresh", "dram.refresh_stagger", "dram.trfc", "dram.trfcpb", "dram.trefipb", "energy.dram_refresh"}
+        lacks |= {
+            "dram.refresh",
+            "dram.refresh_stagger",
+            "dram.trfc",
+            "dram.trfcpb",
+            "dram.trefipb",
+            "energy.dram_refresh",
+        }
     keys = [key for key in keys if key not in lacks]
     if name not in WHOLE:
         keys = keys[CONFIGS.index(name) * 3 % SPOT :: SPOT]
@@ -225,4 +246,11 @@ def test_what_changes_nothing_is_seen(chips):
 
 
 def test_probe_output_has_every_part(chips):
-    assert set(json.loads(chips["default"].numbers(""))) >= {"launches", "records", "energy", "causes", "host", "submitted"}
+    assert set(json.loads(chips["default"].numbers(""))) >= {
+        "launches",
+        "records",
+        "energy",
+        "causes",
+        "host",
+        "submitted",
+    }

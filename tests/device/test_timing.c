@@ -301,6 +301,42 @@ Test(timing, results_go_from_the_accumulator_to_dram) {
     bench_close(&bench);
 }
 
+/* --- a cache in front of the DRAM -------------------------------------------------------------------------------- */
+
+/* Every core reads one row of 64 bytes again and again: without a cache all of it comes from one channel. */
+#define HOT_ROW                                                                                                           \
+    ".program hot\n.arg p in\n.sram 4096\n.ap far dram f32 arg=p dims=[16:1]\n.ap near sram f32 dims=[16:1]\n"           \
+    ".queue dma0\nloop 64\ndma_copy dst=near src0=far\nendloop\n"
+#define CACHED "cache.bytes=64 KiB,cache.line_bytes=128,cache.hit_cycles=5,energy.cache_byte=7"
+
+static void hot_row(const char *overrides, dev_record_t *record) {
+    bench_t bench;
+    sim_error_t err = {0};
+    bench_open(&bench, overrides);
+    cr_assert_eq(bench_try(&bench, HOT_ROW, 4, record, &err), SIM_OK, "%s", err.text);
+    uint64_t cached = 0;
+    for (uint32_t e = 0; e < dev_timing_engines(bench.timing); e++)
+        cached += record->cause_ticks[e * SIM_CAUSE_COUNT + SIM_CAUSE_CACHE];
+    cr_assert_eq(cached > 0, record->cache_hits > 0);
+    dev_record_free(record);
+    bench_close(&bench);
+}
+
+Test(timing, a_hot_row_comes_out_of_the_cache) {
+    dev_record_t without, with, again;
+    hot_row("", &without);
+    hot_row(CACHED, &with);
+    cr_assert_eq(without.cache_hits + without.cache_misses, 0);
+    cr_assert_eq(without.bus_read_bytes, 4 * 64 * 64);
+    cr_assert(with.cache_misses == 1 && with.cache_hits == 4 * 64 - 1 && with.cache_evicted == 0);
+    cr_assert_eq(with.bus_read_bytes, 128, "one line");
+    cr_assert_eq(with.dram_read_bytes, without.dram_read_bytes, "what the patterns say");
+    cr_assert_lt(with.duration_ticks, without.duration_ticks);
+    cr_assert_eq(with.energy_fj[VNPU_ENERGY_DRAM], 7 * (4 * 64 * 64 + 128));
+    hot_row(CACHED, &again);
+    cr_assert_eq(again.duration_ticks, with.duration_ticks);
+}
+
 /* --- energy ------------------------------------------------------------------------------------------------------- */
 
 #define ENERGY_PROGRAM                                                                                                    \

@@ -593,8 +593,8 @@ static bool other_value(const sim_key_t *key, const char *name, const sim_config
                            : key->type == SIM_TYPE_PS          ? "ps"
                            : key->type == SIM_TYPE_BYTES_PER_S ? "B/s"
                                                                : "";
-        const uint64_t values[] = {now + 1, now - 1, now * 2, now / 2};
-        for (int i = 0; i < 4; i++)
+        const uint64_t values[] = {now + 1, now - 1, now * 2, now / 2, 1 << 20}; /* whole lines */
+        for (int i = 0; i < 5; i++)
             (void)snprintf(candidate[count++], 96, "%lu %s", (unsigned long)values[i], unit);
         break;
     }
@@ -708,9 +708,9 @@ Test(config, oddities_are_warnings) {
         {"dram.refresh=per_bank,dram.trfcpb=320,dram.trefipb=390",
          "dram.trfc: without effect, one bank refreshes at a time"},
         {"dram.trfcpb=320", "override: dram.trfcpb: without effect, all banks refresh together"},
-        {"dram.write_low=1/4", "override: dram.write_low: without effect, dram.window = 1 serves requests in order"},
+        {"dram.write_low=1/4", "override: dram.write_low: without effect, dram.window = 1"},
         {"dram.max_row_hits=4", "override: dram.max_row_hits: without effect, dram.window = 1"},
-        {"matrix.f32=bf16x3", "matrix.rate.f32: without effect, matrix.f32 makes f32 products of bf16"},
+        {"matrix.f32=bf16x3", "matrix.rate.f32: without effect, matrix.f32 makes f32 products"},
         {"matrix.step=20,matrix.rate.f32=0",
          "matrix.rate.bf16: the array eats 5120 bytes per cycle of bf16"},
         {"matrix.dataflow=output_stationary,matrix.step=4,matrix.count=4",

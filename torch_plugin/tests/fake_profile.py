@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 CAUSES = [
-    "useful", "unused_lanes", "weight_load", "fill_drain", "dma_setup", "dram", "noc", "sram_conflict", "operand_wait",
-    "semaphore_wait", "issue", "launch_gap", "idle", "other",
+    "useful", "unused_lanes", "weight_load", "fill_drain", "dma_setup", "dram", "cache", "noc", "sram_conflict",
+    "operand_wait", "semaphore_wait", "issue", "launch_gap", "idle", "other",
 ]  # fmt: skip
 ENGINES = [f"core{core}.{unit}" for core in range(2) for unit in ("matrix", "vector", "dma0", "dma1")]
 NO_RECORD = 0xFFFFFFFF
@@ -51,10 +51,13 @@ def record(name: str, duration: int, *, macs: int = 0, padded: int | None = None
         60,
         20,
         20,
+        30,
+        10,
+        5,
         1000,
         elems,
     )
-    return struct.pack("<64s13QII5Q", name.encode(), *numbers, len(slices), 216 + len(body), *energy) + body
+    return struct.pack("<64s16QII5Q", name.encode(), *numbers, len(slices), 240 + len(body), *energy) + body
 
 
 def launch(
@@ -71,7 +74,7 @@ def blob(start: int, end: int, launches: list[bytes], records: list[bytes], peak
     names_at = records_at + sum(len(entry) for entry in records)
     total = names_at + len(names)
     head = struct.pack(
-        "<6I9Q", 0x464F5250, 2, len(launches), len(records), len(ENGINES), len(CAUSES), start, end, launches_at, records_at,
+        "<6I9Q", 0x464F5250, 3, len(launches), len(records), len(ENGINES), len(CAUSES), start, end, launches_at, records_at,
         names_at, total, peak, static_mw, link_fj,
     ) + bytes(8)  # fmt: skip
     return head + b"".join(launches) + b"".join(records) + names

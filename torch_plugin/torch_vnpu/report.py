@@ -37,6 +37,9 @@ def _dram(profile: Profile, peaks: Peaks) -> dict[str, Any]:
             "row_hits",
             "row_closed",
             "row_conflicts",
+            "cache_hits",
+            "cache_misses",
+            "cache_evicted",
         ),
         0,
     )
@@ -46,7 +49,7 @@ def _dram(profile: Profile, peaks: Peaks) -> dict[str, Any]:
         totals["written_bytes"] += written
         if int(row["record"]) != NO_RECORD:
             counters = profile.records[int(row["record"])].counters
-            for key in ("bus_read_bytes", "bus_written_bytes", "row_hits", "row_closed", "row_conflicts"):
+            for key in totals.keys() - {"read_bytes", "written_bytes"}:
                 totals[key] += counters[key]
     moved = totals["read_bytes"] + totals["written_bytes"]
     totals["peak_bytes_per_s"] = int(peaks.dram_bytes)

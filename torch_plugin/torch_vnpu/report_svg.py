@@ -12,7 +12,7 @@ from .units import bytes_text, percent_text, si_text, time_text
 CAUSE_GROUPS = {
     "work": ("useful",),
     "array": ("unused_lanes", "weight_load", "fill_drain"),
-    "memory": ("dma_setup", "dram", "noc", "sram_conflict"),
+    "memory": ("dma_setup", "dram", "noc", "sram_conflict", "cache"),
     "waiting": ("operand_wait", "semaphore_wait"),
     "control": ("issue", "launch_gap"),
     "idle": ("idle", "other"),
@@ -24,6 +24,7 @@ CAUSE_TEXT = {
     "fill_drain": "pipeline fill, drain and start-up",
     "dma_setup": "descriptors, per-run cost, completion",
     "dram": "DRAM latency, timing rules, refresh",
+    "cache": "lookups of a cache that held it all",
     "noc": "interconnect serialisation and contention",
     "sram_conflict": "scratchpad bandwidth taken by others",
     "operand_wait": "waiting for data that a DMA queue brings",

@@ -13,7 +13,7 @@ from benchmarks.accuracy.rows import Call, DataSet, Row, number, read_csv, uniqu
 # Of the matrix engine's causes. What is in none of them is "non-matrix".
 TPUV1_SHARES = {
     "array active": ("useful", "unused_lanes"),
-    "weight stall": ("operand_wait", "dram", "noc"),
+    "weight stall": ("operand_wait", "dram", "cache", "noc"),
     "weight shift": ("weight_load",),
     "non-matrix": (
         "fill_drain",
