@@ -69,10 +69,9 @@ def _errors(dataset: DataSet, rows: list[Row], predictions: dict[str, Prediction
     pairs = judged(rows, predictions)
     errors = [dataset.error(value, measured) for _, value, measured in pairs]
     base: list[float] = []
-    if dataset.unit != "points":  # shares have no operations and bytes
-        base = (
-            baseline_errors(*zip(*((row.flops, row.nbytes, measured) for row, _, measured in pairs))) if pairs else []
-        )
+    # Shares have no operations and bytes; three rows are met by any three constants.
+    if dataset.unit != "points" and len(pairs) > 3:
+        base = baseline_errors(*zip(*((row.flops, row.nbytes, measured) for row, _, measured in pairs)))
     out: Result = dict(summary(errors))
     out["judged_rows"] = len(pairs)
     out["baseline_mean_pct"] = summary(base)["mean_pct"]

@@ -1,4 +1,4 @@
-"""Published tables that are no files of rows: TPU v1's shares of cycles, Trainium2's DMA points, VTA's bus sweep.
+"""Published tables that are no files of rows: TPU v1's shares of cycles, Trainium2's DMA points, VTA's bus sweep and networks.
 
 They ship as table_*.csv beside the other data (sources: data/README.md) and are used from there when a data folder has none.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.accuracy.convolution import Conv
+from benchmarks.accuracy.convolution import Conv, resnet
 from benchmarks.accuracy.rows import Call, DataSet, Row, number, read_csv, unique
 
 # Of the matrix engine's causes. What is in none of them is "non-matrix".
@@ -110,6 +110,19 @@ def read_vta(path: Path, mapping: str) -> list[Row]:
     return rows
 
 
+def read_vta_networks(path: Path, mapping: str) -> list[Row]:
+    """Whole networks after the product unit was pipelined. Their first convolution runs on the host: VTA packs 16 channels."""
+    rows = []
+    for row in read_csv(path):
+        convs = resnet(int(row["network"].split()[0].removeprefix("ResNet-")), 1)[1:]
+        calls = tuple((count, conv.call("i8", "i8")) for count, conv in convs)
+        flops, elems = (
+            sum(count * value(conv) for count, conv in convs) for value in (lambda c: c.flops, lambda c: float(c.elems))
+        )
+        rows.append(Row(row["network"], "network", calls, flops, elems, number(row, "cycles")))
+    return rows
+
+
 SETS = [
     DataSet("tpuv1", "table_tpuv1*.csv", "tpuv1-like", "points", "silicon", read_tpuv1, is_table=True, limit_pct=5.0),
     DataSet(
@@ -122,5 +135,6 @@ SETS = [
         is_table=True,
         limit_pct=15.0,
     ),
-    DataSet("vta_bus", "table_vta*.csv", "vta", "cycles", "RTL", read_vta, is_table=True),
+    DataSet("vta_bus", "table_vta_bus*.csv", "vta", "cycles", "RTL", read_vta, is_table=True),
+    DataSet("vta_networks", "table_vta_resnet*.csv", "vta", "cycles", "RTL", read_vta_networks, is_table=True),
 ]
