@@ -120,6 +120,32 @@ static sim_status_t parse_mask(dev_asm_t *as, char *text, uint8_t *out_mask) {
     return SIM_OK;
 }
 
+/* "x:y": a grid coordinate each, or * */
+static sim_status_t parse_place(dev_asm_t *as, char *text, uint16_t *out_place) {
+    char *second = dev_asm_cut(text, ':');
+    if (second == NULL) return dev_asm_fail(as, "an instance is written x:y, * for any");
+    const char *part[VNPU_MAX_AXES] = {text, second};
+    uint32_t at[VNPU_MAX_AXES];
+    for (uint32_t a = 0; a < VNPU_MAX_AXES; a++) {
+        at[a] = VNPU_PLACE_ANY;
+        if (strcmp(part[a], "*") == 0) continue;
+        sim_status_t status = dev_asm_u32(as, part[a], VNPU_PLACE_ANY - 1, &at[a]);
+        if (status != SIM_OK) return status;
+    }
+    *out_place = VNPU_PLACE(at[0], at[1]);
+    return SIM_OK;
+}
+
+static sim_status_t parse_multicast(dev_asm_t *as, const char *text, uint16_t *out_group) {
+    static const char *const groups[] = {"axis0", "axis1", "all"};
+    for (uint32_t g = 0; g < 3; g++) {
+        if (strcmp(groups[g], text) != 0) continue;
+        *out_group = (uint16_t)(g + 1);
+        return SIM_OK;
+    }
+    return dev_asm_fail_unknown(as, "group", text, groups, 3);
+}
+
 /* "factor:addend" */
 static sim_status_t parse_scale(dev_asm_t *as, operand_state_t *state, char *text) {
     char *addend = dev_asm_cut(text, ':');
@@ -144,7 +170,8 @@ static sim_status_t parse_operand(dev_asm_t *as, operand_state_t *state, uint32_
 static sim_status_t parse_key(dev_asm_t *as, operand_state_t *state, const char *key, char *value) {
     static const char *const keys[] = {"dst",    "src0",  "src1", "src2",     "src3",  "wait",
                                        "signal", "first", "last", "notfirst", "scale", "rows",
-                                       "value",  "imm0",  "imm1", "imm2",     "imm3",  "line"};
+                                       "value",  "imm0",  "imm1", "imm2",     "imm3",  "line",
+                                       "to",     "only",  "multicast"};
     enum {
         OPERANDS = 0,
         WAIT = 5,
@@ -156,7 +183,10 @@ static sim_status_t parse_key(dev_asm_t *as, operand_state_t *state, const char 
         ROWS,
         VALUE,
         IMM,
-        LINE = IMM + 4
+        LINE = IMM + 4,
+        TO,
+        ONLY,
+        MULTICAST
     };
     const size_t count = sizeof keys / sizeof keys[0];
     uint32_t k = 0;
@@ -172,6 +202,9 @@ static sim_status_t parse_key(dev_asm_t *as, operand_state_t *state, const char 
     case SCALE: return parse_scale(as, state, value);
     case ROWS: return dev_asm_u32(as, value, UINT32_MAX, &insn->imm[0]);
     case VALUE: state->fill_value = value; return SIM_OK;
+    case TO: return parse_place(as, value, &insn->remote_core);
+    case ONLY: return parse_place(as, value, &insn->only);
+    case MULTICAST: return parse_multicast(as, value, &insn->multicast);
     case LINE: state->has_line = true; return dev_asm_u32(as, value, UINT32_MAX, &insn->line);
     default: break;
     }

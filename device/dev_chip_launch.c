@@ -61,7 +61,8 @@ static sim_status_t launch_from_packet(const dev_chip_t *chip, const chip_client
     launch->grid[0] = kernel->grid[0];
     launch->grid[1] = kernel->grid[1];
     memcpy(launch->arg, packet + 1, kernel->num_args * sizeof launch->arg[0]);
-    return choose_cores(chip, client->module[kernel->module - 1].program, kernel, launch, err);
+    sim_status_t status = choose_cores(chip, client->module[kernel->module - 1].program, kernel, launch, err);
+    return status == SIM_OK ? dev_launch_check_team(launch, err) : status;
 }
 
 dev_place_options_t chip_place_options(const dev_chip_t *chip, uint64_t rows_hash) {

@@ -148,6 +148,17 @@ static void print_semaphores(const dis_t *dis, const vnpu_insn_t *insn) {
     }
 }
 
+static void print_place(const dis_t *dis, const char *key, uint16_t place) {
+    if (place == 0) return;
+    fprintf(dis->file, " %s=", key);
+    for (uint32_t a = 0; a < VNPU_MAX_AXES; a++) {
+        uint32_t at = vnpu_place_axis(place, a);
+        fputs(a == 0 ? "" : ":", dis->file);
+        if (at == VNPU_PLACE_ANY) fputs("*", dis->file);
+        else fprintf(dis->file, "%u", at);
+    }
+}
+
 static void print_mnemonic(const dis_t *dis, const dev_op_info_t *info, const vnpu_insn_t *insn) {
     fputs(info->name, dis->file);
     bool is_plain = info->func == DEV_FUNC_KDIMS && insn->func == 0;
@@ -171,7 +182,11 @@ static void print_insn(const dis_t *dis, const vnpu_insn_t *insn, uint32_t depth
     print_mask(dis, "first", insn->first_only);
     print_mask(dis, "last", insn->last_only);
     print_mask(dis, "notfirst", insn->not_first);
+    print_place(dis, "only", insn->only);
     print_semaphores(dis, insn);
+    print_place(dis, "to", insn->remote_core);
+    static const char *const groups[] = {"", " multicast=axis0", " multicast=axis1", " multicast=all"};
+    fputs(groups[insn->multicast & 3u], dis->file);
     fprintf(dis->file, " line=%u\n", insn->line);
 }
 

@@ -129,6 +129,10 @@ void dev_exec_destroy(dev_exec_t *exec) {
         if (exec->worker[t].has_thread) pthread_join(exec->worker[t].thread, NULL);
         worker_fini(&exec->worker[t]);
     }
+    for (uint32_t t = 0; t < exec->team_room; t++)
+        worker_fini(&exec->team_worker[t]);
+    free(exec->team_worker);
+    free(exec->team);
     dev_row_set_destroy(exec->rows);
     free(exec->worker);
     pthread_mutex_destroy(&exec->lock);
@@ -149,22 +153,30 @@ static void record_fault(dev_exec_t *exec, uint32_t instance, const sim_error_t 
     pthread_mutex_unlock(&exec->lock);
 }
 
+static void set_up(exec_worker_t *worker, uint64_t index, uint32_t position, sim_error_t *fault,
+                   exec_instance_t *instance) {
+    dev_exec_t *exec = worker->exec;
+    instance->exec = exec;
+    instance->worker = worker;
+    instance->launch = exec->launch;
+    instance->program = exec->launch->program;
+    instance->owner = exec->owner;
+    instance->index = (uint32_t)index;
+    instance->core = exec->core[position];
+    instance->grid_pos[0] = (uint32_t)(index % exec->launch->grid[0]);
+    instance->grid_pos[1] = (uint32_t)(index / exec->launch->grid[0]);
+    instance->team = NULL;
+    instance->team_size = 0;
+    instance->err = fault;
+}
+
 static void run_core(exec_worker_t *worker, uint32_t position) {
     dev_exec_t *exec = worker->exec;
     exec_instance_t instance;
     for (uint64_t i = position; i < exec->instances; i += exec->takers) {
         if (i >= atomic_load(&exec->fault_instance)) return;
         sim_error_t fault = {0};
-        instance.exec = exec;
-        instance.worker = worker;
-        instance.launch = exec->launch;
-        instance.program = exec->launch->program;
-        instance.owner = exec->owner;
-        instance.index = (uint32_t)i;
-        instance.core = exec->core[position];
-        instance.grid_pos[0] = (uint32_t)(i % exec->launch->grid[0]);
-        instance.grid_pos[1] = (uint32_t)(i / exec->launch->grid[0]);
-        instance.err = &fault;
+        set_up(worker, i, position, &fault, &instance);
         sim_status_t status = exec_run_instance(&instance);
         if (exec->streamed_args) __builtin_ia32_sfence();
         if (status == SIM_OK) continue;
@@ -180,6 +192,44 @@ static void run_cores(exec_worker_t *worker) {
         if (position >= exec->takers) return;
         run_core(worker, position);
     }
+}
+
+/* Room for a team: memories of all its cores at once. */
+static sim_status_t reserve_team(dev_exec_t *exec, uint32_t size, sim_error_t *err) {
+    if (size <= exec->team_room) return SIM_OK;
+    exec_worker_t *worker = realloc(exec->team_worker, size * sizeof *worker);
+    if (worker) exec->team_worker = worker;
+    exec_instance_t *team = realloc(exec->team, size * sizeof *team);
+    if (team) exec->team = team;
+    if (!worker || !team)
+        return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no host memory for a team of %u", size);
+    while (exec->team_room < size) {
+        exec_worker_t *next = &exec->team_worker[exec->team_room];
+        memset(next, 0, sizeof *next);
+        sim_status_t status = worker_init(next, exec, err);
+        if (status != SIM_OK) {
+            worker_fini(next);
+            return status;
+        }
+        exec->team_room++;
+    }
+    return SIM_OK;
+}
+
+static sim_status_t run_team(dev_exec_t *exec, sim_error_t *err) {
+    sim_status_t status = reserve_team(exec, exec->instances, err);
+    if (status != SIM_OK) return status;
+    sim_error_t fault = {0};
+    exec_instance_t *culprit;
+    for (uint32_t i = 0; i < exec->instances; i++) {
+        set_up(&exec->team_worker[i], i, i, &fault, &exec->team[i]);
+        exec->team[i].team = exec->team;
+        exec->team[i].team_size = exec->instances;
+    }
+    status = exec_run_team(exec->team, exec->instances, &culprit);
+    if (exec->streamed_args) __builtin_ia32_sfence();
+    if (status != SIM_OK) record_fault(exec, culprit->index, &fault);
+    return SIM_OK; /* a fault is told as that of any launch */
 }
 
 static void *helper_main(void *argument) {
@@ -280,7 +330,7 @@ static sim_status_t deal(dev_exec_t *exec, const dev_launch_t *launch, sim_error
                              cls->acc_bytes);
     }
     exec->instances = (uint32_t)instances;
-    return SIM_OK;
+    return dev_launch_check_team(launch, err);
 }
 
 static sim_status_t prepare_rows(dev_exec_t *exec, const dev_launch_t *launch, sim_error_t *err) {
@@ -344,13 +394,16 @@ sim_status_t dev_exec_run(dev_exec_t *exec, uint32_t owner, const dev_launch_t *
     exec->streamed_args = estimate >= STREAM_NS ? streamed_args(launch) : 0;
     uint32_t busy = exec->takers < exec->instances ? exec->takers : exec->instances;
     bool is_worth = exec->threads > 1 && busy > 1 && estimate >= PARALLEL_NS;
-    if (is_worth) {
+    if (launch->program->is_team) {
+        status = run_team(exec, err);
+    } else if (is_worth) {
         run_parallel(exec);
     } else {
         run_cores(&exec->worker[0]);
     }
     exec->runs++;
     exec->launch = NULL;
+    if (status != SIM_OK) return status;
     if (exec->fault.status == SIM_OK) return SIM_OK;
     return sim_error_set(err, exec->fault.status, "%s", exec->fault.text);
 }

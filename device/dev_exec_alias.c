@@ -122,6 +122,7 @@ bool exec_alias_load(exec_instance_t *instance, const exec_operand_t *dst,
     if (instance->exec->options.mode != DEV_EXEC_VALUES ||
         instance->num_aliases == EXEC_MAX_ALIASES)
         return false;
+    if (instance->team != NULL) return false; /* another instance may write the rows, in order */
     if (dst->view.space != VNPU_SPACE_SRAM || src->view.space != VNPU_SPACE_DRAM) return false;
     if (dst->view.dtype != src->view.dtype || dst->high - dst->low < LEAST_BYTES) return false;
     exec_alias_t *alias = &instance->alias[instance->num_aliases];

@@ -31,7 +31,7 @@ static void take(exec_instance_t *instance, const vnpu_insn_t *insn) {
     }
 }
 
-static void signal_all(exec_instance_t *instance, const vnpu_insn_t *insn) {
+static void signal_instance(exec_instance_t *instance, const vnpu_insn_t *insn) {
     for (uint32_t s = 0; s < 2; s++) {
         uint16_t sem = insn->signal[s].sem;
         if (sem == VNPU_NO_SEM) continue;
@@ -43,8 +43,39 @@ static void signal_all(exec_instance_t *instance, const vnpu_insn_t *insn) {
     }
 }
 
+static void signal_all(exec_instance_t *instance, const vnpu_insn_t *insn) {
+    if (insn->remote_core == 0 && insn->multicast == 0) {
+        signal_instance(instance, insn);
+        return;
+    }
+    for (uint32_t i = 0; i < instance->team_size; i++) {
+        exec_instance_t *other = &instance->team[i];
+        if (dev_insn_reaches(insn, instance->grid_pos, other->grid_pos)) {
+            signal_instance(other, insn);
+        }
+    }
+}
+
+/* The instruction of `sender` with the memories of `receiver`. */
+static sim_status_t copy_into(exec_instance_t *receiver, const exec_instance_t *sender) {
+    exec_instance_t as = *sender;
+    as.worker = receiver->worker;
+    return exec_dma(&as);
+}
+
+static sim_status_t multicast(exec_instance_t *instance) {
+    sim_status_t status = SIM_OK;
+    for (uint32_t i = 0; i < instance->team_size && status == SIM_OK; i++) {
+        exec_instance_t *other = &instance->team[i];
+        if (!dev_insn_reaches(instance->insn, instance->grid_pos, other->grid_pos)) continue;
+        status = copy_into(other, instance);
+    }
+    return status;
+}
+
 static sim_status_t execute(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
+    if (insn->multicast != 0) return multicast(instance);
     switch ((vnpu_op_t)insn->op) {
     case VNPU_OP_NOP:
     case VNPU_OP_SYNC:
@@ -91,6 +122,7 @@ static sim_status_t run_queue(exec_instance_t *instance, uint32_t q) {
         }
         take(instance, insn);
         instance->insn = insn;
+        instance->has_run = true;
         sim_status_t status = execute(instance);
         if (status != SIM_OK) return status;
         signal_all(instance, insn);
@@ -109,9 +141,6 @@ static sim_status_t run_in_order(exec_instance_t *instance) {
             sim_status_t status = run_queue(instance, q);
             if (status != SIM_OK) return status;
         }
-    }
-    for (uint32_t q = 0; q < queues; q++) {
-        if (instance->queue[q].state == QUEUE_BLOCKED) return exec_report_deadlock(instance);
     }
     return SIM_OK;
 }
@@ -156,7 +185,7 @@ static sim_status_t step_chaos(exec_instance_t *instance, uint32_t q, bool *out_
     *out_ran = true;
     /* A fence, and everything that signals without moving data, comes after what the queue still
      * holds back. */
-    bool is_dma = (insn->op & 0xf0u) == 0x10u;
+    bool is_dma = (insn->op & 0xf0u) == 0x10u && insn->multicast == 0;
     while (!is_dma && queue->late && status == SIM_OK)
         status = finish_late(instance, q);
     if (status != SIM_OK) return status;
@@ -193,37 +222,84 @@ static sim_status_t run_chaos(exec_instance_t *instance) {
             if (status != SIM_OK) return status;
         }
         if (!has_run) break;
+        instance->has_run = true;
     }
-    bool is_stuck = false;
     for (uint32_t q = 0; q < queues; q++) {
-        if (instance->queue[q].state == QUEUE_ENDED) continue;
-        instance->queue[q].state = QUEUE_BLOCKED;
-        is_stuck = true;
+        if (instance->queue[q].state != QUEUE_ENDED) instance->queue[q].state = QUEUE_BLOCKED;
     }
-    return is_stuck ? exec_report_deadlock(instance) : SIM_OK;
+    return SIM_OK;
 }
 
-sim_status_t exec_run_instance(exec_instance_t *instance) {
+static void begin(exec_instance_t *instance) {
     const dev_program_t *program = instance->program;
     for (uint32_t q = 0; q < program->header.num_queues; q++) {
         exec_queue_t *queue = &instance->queue[q];
         *queue = (exec_queue_t){.state = QUEUE_READY};
         dev_cursor_init(&queue->cursor, program, &program->queue[q]);
+        dev_cursor_place(&queue->cursor, instance->grid_pos);
         advance(queue);
     }
     for (uint32_t s = 0; s < VNPU_MAX_SEMS; s++)
         instance->sem[s] = 0;
     instance->num_aliases = 0;
-    if (instance->exec->options.mode != DEV_EXEC_CHAOS) return run_in_order(instance);
+    instance->has_run = false;
     instance->random = instance->exec->options.seed * 0x2545f4914f6cdd1dull +
                        instance->exec->runs * 0x9e3779b97f4a7c15ull + instance->index;
-    sim_status_t status = run_chaos(instance);
-    for (uint32_t q = 0; q < program->header.num_queues; q++) {
+}
+
+/* Runs the instance until it cannot go on. */
+static sim_status_t go(exec_instance_t *instance) {
+    return instance->exec->options.mode == DEV_EXEC_CHAOS ? run_chaos(instance)
+                                                          : run_in_order(instance);
+}
+
+static bool is_stuck(const exec_instance_t *instance) {
+    for (uint32_t q = 0; q < instance->program->header.num_queues; q++) {
+        if (instance->queue[q].state != QUEUE_ENDED) return true;
+    }
+    return false;
+}
+
+static void drop_late(exec_instance_t *instance) {
+    for (uint32_t q = 0; q < instance->program->header.num_queues; q++) {
         while (instance->queue[q].late) {
             exec_late_t *next = instance->queue[q].late->next;
             exec_late_destroy(instance->queue[q].late);
             instance->queue[q].late = next;
         }
     }
+}
+
+sim_status_t exec_run_instance(exec_instance_t *instance) {
+    begin(instance);
+    sim_status_t status = go(instance);
+    if (status == SIM_OK && is_stuck(instance)) status = exec_report_deadlock(instance);
+    drop_late(instance);
+    return status;
+}
+
+sim_status_t exec_run_team(exec_instance_t *team, uint32_t size, exec_instance_t **out_culprit) {
+    sim_status_t status = SIM_OK;
+    bool is_any = true, is_whole = true;
+    *out_culprit = team;
+    for (uint32_t i = 0; i < size; i++)
+        begin(&team[i]);
+    while (is_any && status == SIM_OK) {
+        is_any = false;
+        bool is_chaos = team->exec->options.mode == DEV_EXEC_CHAOS;
+        uint32_t first = is_chaos ? (uint32_t)(exec_random(team) % size) : 0;
+        for (uint32_t i = 0; i < size && status == SIM_OK; i++) {
+            exec_instance_t *instance = &team[(first + i) % size];
+            instance->has_run = false;
+            status = go(instance);
+            if (status != SIM_OK) *out_culprit = instance;
+            is_any = is_any || instance->has_run;
+        }
+    }
+    for (uint32_t i = 0; i < size; i++) {
+        is_whole = is_whole && !is_stuck(&team[i]);
+        drop_late(&team[i]);
+    }
+    if (status == SIM_OK && !is_whole) status = exec_report_team_deadlock(team, size);
     return status;
 }

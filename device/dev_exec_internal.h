@@ -94,6 +94,9 @@ typedef struct exec_instance {
     exec_alias_t alias[EXEC_MAX_ALIASES];
     uint32_t num_aliases;
     uint64_t random; /* chaos */
+    struct exec_instance *team; /* all instances of the launch, [instances]; NULL: it is no team */
+    uint32_t team_size;
+    bool has_run; /* something, since it was last looked at */
     sim_error_t *err;
 } exec_instance_t;
 
@@ -127,12 +130,19 @@ struct dev_exec {
     bool is_stopping;
     sim_error_t fault; /* of fault_instance; under lock */
 
+    exec_instance_t *team; /* of the running team */
+    exec_worker_t *team_worker; /* memories of its cores, kept for the next one */
+    uint32_t team_room;
+
     dev_row_set_t *rows; /* when the program gathers or scatters */
     uint64_t runs; /* launches so far: joins the seed of chaos */
 };
 
 /* ---- dev_exec_core.c: the interpreter ---- */
 sim_status_t exec_run_instance(exec_instance_t *instance) SIM_MUST_USE;
+/* Instances that signal each other, each with a worker of its own: in turns, each until it cannot go on. The fault is in the
+ * err of *out_culprit. */
+sim_status_t exec_run_team(exec_instance_t *team, uint32_t size, exec_instance_t **out_culprit) SIM_MUST_USE;
 /* Records a fault of the running instruction: "program p: queue dma0 insn 3 (line 12), core 1,
  * instance 5: <text>". */
 sim_status_t exec_fault(const exec_instance_t *instance, sim_status_t status, const char *format,
@@ -141,6 +151,7 @@ uint64_t exec_random(exec_instance_t *instance);
 
 /* ---- dev_exec_report.c ---- */
 sim_status_t exec_report_deadlock(exec_instance_t *instance);
+sim_status_t exec_report_team_deadlock(exec_instance_t *team, uint32_t size);
 /* "program p: queue dma0 insn 3 (line 12), core 1, instance 5" */
 void exec_where(const exec_instance_t *instance, char *text, size_t bytes);
 

@@ -59,6 +59,35 @@ static bool still_signals(const exec_queue_t *queue, uint16_t sem) {
     return insn != NULL;
 }
 
+/* Edges from other instances of a team: the first queues whose instructions reach this instance. */
+static bool add_others(report_t *report, const exec_instance_t *instance, uint16_t sem) {
+    const dev_program_t *program = instance->program;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < instance->team_size; i++) {
+        const exec_instance_t *other = &instance->team[i];
+        for (uint32_t q = 0; q < program->header.num_queues; q++) {
+            const exec_queue_t *queue = &other->queue[q];
+            const vnpu_queue_section_t *section = &program->queue[q];
+            bool signals = false;
+            for (uint32_t n = 0; n < section->count && !signals; n++) {
+                const vnpu_insn_t *insn = &program->insn[section->first + n];
+                bool is_there = insn->only == 0 || dev_place_matches(insn->only, other->grid_pos);
+                bool is_sent = insn->remote_core != 0 || insn->multicast != 0;
+                bool is_it = insn->signal[0].sem == sem || insn->signal[1].sem == sem;
+                signals = is_it && is_sent && is_there &&
+                          dev_insn_reaches(insn, other->grid_pos, instance->grid_pos);
+            }
+            if (!signals || ++found > 3) continue;
+            char name[16];
+            queue_name(other, q, name);
+            add(report, "%s%s of instance %u (%s)", found > 1 ? ", " : "; sent by ", name,
+                other->index, queue->state == QUEUE_ENDED ? "ended" : "blocked");
+        }
+    }
+    if (found > 3) add(report, " and %u more", found - 3);
+    return found > 0;
+}
+
 /* Edges of the wait-for graph: the queues whose instructions signal the semaphore. */
 static void add_signalers(report_t *report, const exec_instance_t *instance, uint16_t sem) {
     const dev_program_t *program = instance->program;
@@ -68,8 +97,9 @@ static void add_signalers(report_t *report, const exec_instance_t *instance, uin
         bool signals = false;
         for (uint32_t i = 0; i < section->count; i++) {
             const vnpu_insn_t *insn = &program->insn[section->first + i];
+            bool is_own = insn->remote_core == 0 && insn->multicast == 0;
             for (uint32_t s = 0; s < 2; s++)
-                signals |= insn->signal[s].sem == sem && insn->signal[s].delta > 0;
+                signals |= is_own && insn->signal[s].sem == sem && insn->signal[s].delta > 0;
         }
         if (!signals) continue;
         char name[16];
@@ -81,6 +111,7 @@ static void add_signalers(report_t *report, const exec_instance_t *instance, uin
         add(report, "%s%s (%s)", has_any ? ", " : "; signalled by ", name, how);
         has_any = true;
     }
+    has_any = add_others(report, instance, sem) || has_any;
     if (!has_any) add(report, "; no instruction signals it");
 }
 
@@ -113,4 +144,20 @@ sim_status_t exec_report_deadlock(exec_instance_t *instance) {
         if (instance->queue[q].state == QUEUE_BLOCKED) add_queue(&report, instance, q);
     }
     return sim_error_set(instance->err, SIM_ERROR_DEADLOCK, "%s", report.text);
+}
+
+sim_status_t exec_report_team_deadlock(exec_instance_t *team, uint32_t size) {
+    report_t report = {.length = 0};
+    add(&report, "deadlock: program %s: no queue of its %u instances can go on",
+        team->program->header.name, size);
+    for (uint32_t i = 0; i < size; i++) {
+        const exec_instance_t *instance = &team[i];
+        for (uint32_t q = 0; q < instance->program->header.num_queues; q++) {
+            if (instance->queue[q].state != QUEUE_BLOCKED) continue;
+            add(&report, "\n core %u, instance %u (%u:%u):", instance->core, instance->index,
+                instance->grid_pos[0], instance->grid_pos[1]);
+            add_queue(&report, instance, q);
+        }
+    }
+    return sim_error_set(team->err, SIM_ERROR_DEADLOCK, "%s", report.text);
 }

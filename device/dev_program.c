@@ -150,3 +150,49 @@ void dev_program_destroy(dev_program_t *program) {
     free(program->match);
     free(program);
 }
+
+/* ---- teams ---- */
+
+bool dev_place_matches(uint16_t place, const uint32_t grid_pos[VNPU_MAX_AXES]) {
+    for (uint32_t a = 0; a < VNPU_MAX_AXES; a++) {
+        uint32_t wanted = vnpu_place_axis(place, a);
+        if (wanted != VNPU_PLACE_ANY && wanted != grid_pos[a]) return false;
+    }
+    return true;
+}
+
+bool dev_insn_reaches(const vnpu_insn_t *insn, const uint32_t from[VNPU_MAX_AXES],
+                      const uint32_t to[VNPU_MAX_AXES]) {
+    for (uint32_t a = 0; a < VNPU_MAX_AXES; a++) {
+        uint32_t wanted = from[a];
+        if (insn->remote_core != 0 && vnpu_place_axis(insn->remote_core, a) != VNPU_PLACE_ANY) {
+            wanted = vnpu_place_axis(insn->remote_core, a);
+        }
+        bool is_free = (insn->multicast >> a & 1u) != 0;
+        if (!is_free && to[a] != wanted) return false;
+    }
+    return true;
+}
+
+sim_status_t dev_launch_check_team(const dev_launch_t *launch, sim_error_t *err) {
+    const dev_program_t *program = launch->program;
+    if (!program->is_team) return SIM_OK;
+    uint64_t cores = 0, instances = (uint64_t)launch->grid[0] * launch->grid[1];
+    for (uint32_t w = 0; w < DEV_MAX_CORES / 64; w++)
+        cores += (uint64_t)__builtin_popcountll(launch->core_mask[w]);
+    if (instances > cores) {
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
+                             "%s: its instances signal each other, so all run at once: grid %u x %u "
+                             "needs %llu cores, the launch has %llu",
+                             program->header.name, launch->grid[0], launch->grid[1],
+                             (unsigned long long)instances, (unsigned long long)cores);
+    }
+    const uint32_t *least = program->team_grid;
+    if (launch->grid[0] < least[0] || launch->grid[1] < least[1]) {
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
+                             "%s: it signals instance %u:%u, the grid is %u x %u",
+                             program->header.name, least[0] - 1, least[1] - 1, launch->grid[0],
+                             launch->grid[1]);
+    }
+    return SIM_OK;
+}

@@ -21,6 +21,8 @@ typedef struct dev_program {
     uint32_t *match;   /* per instruction: LOOP -> its ENDLOOP, ENDLOOP -> its LOOP */
     uint8_t sem_waiter[VNPU_MAX_SEMS]; /* the one queue section that waits on a semaphore, 0xff: none */
     uint64_t hash;     /* of the image: identifies the program in the reuse key */
+    bool is_team;        /* instances signal or multicast to each other: all run at once */
+    uint32_t team_grid[VNPU_MAX_AXES]; /* least grid that has every instance which is named */
     uint32_t class_mask; /* bit c: cores of class c have what it needs; loaded without a machine: all bits */
     uint32_t users;    /* launches that need it beside its owner (dev_program_retain) */
 } dev_program_t;
@@ -55,16 +57,27 @@ typedef struct dev_launch {
     uint64_t core_mask[DEV_MAX_CORES / 64]; /* cores that take instances, of one class; never empty */
 } dev_launch_t;
 
+/* A team needs a core for each instance, and a grid with all instances that it names: else INVALID_VALUE. */
+sim_status_t dev_launch_check_team(const dev_launch_t *launch, sim_error_t *err) SIM_MUST_USE;
+/* True: `place` (VNPU_PLACE, not 0) names the instance at grid_pos. */
+bool dev_place_matches(uint16_t place, const uint32_t grid_pos[VNPU_MAX_AXES]);
+/* True: the instance at `to` is one of those that an instruction of the instance at `from` signals. */
+bool dev_insn_reaches(const vnpu_insn_t *insn, const uint32_t from[VNPU_MAX_AXES], const uint32_t to[VNPU_MAX_AXES]);
+
 /* Walk of one queue for one program instance. */
 typedef struct dev_cursor {
     const dev_program_t *program;
     const vnpu_queue_section_t *section;
     uint32_t pc; /* next instruction, relative to section->first */
     uint32_t depth; /* open loops */
+    bool is_placed; /* `only` of instructions is looked at */
+    uint32_t grid_pos[VNPU_MAX_AXES];
     uint32_t counter[VNPU_MAX_LOOPS], trips[VNPU_MAX_LOOPS], loop_pc[VNPU_MAX_LOOPS];
 } dev_cursor_t;
 
 void dev_cursor_init(dev_cursor_t *cursor, const dev_program_t *program, const vnpu_queue_section_t *section);
+/* Instructions that are not for the instance at grid_pos are skipped from now on. */
+void dev_cursor_place(dev_cursor_t *cursor, const uint32_t grid_pos[VNPU_MAX_AXES]);
 /*
  * The next instruction that executes now: LOOP/ENDLOOP are walked over, instructions masked out by first_only / last_only
  * are skipped. NULL at the end of the stream. The loop counters in the cursor are those of the returned instruction;

@@ -50,13 +50,17 @@ static void add_slice(timing_job_t *job, const timing_slot_t *slot, const sim_op
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
-static void deliver(timing_slot_t *slot) {
-    timing_queue_t *queue = slot->queue;
-    timing_core_t *core = queue->core;
-    vnpu_sem_signal_t signal[2] = {slot->signal[0], slot->signal[1]};
-    slot->next_free = queue->free_slots;
-    queue->free_slots = slot;
-    core->in_flight--;
+uint32_t timing_reach(const timing_core_t *core, const vnpu_insn_t *insn, uint32_t *out_core) {
+    const timing_job_t *job = core->job;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < job->instances; i++) {
+        const uint32_t at[VNPU_MAX_AXES] = {i % job->placed.grid[0], i / job->placed.grid[0]};
+        if (dev_insn_reaches(insn, core->grid_pos, at)) out_core[count++] = job->team[i];
+    }
+    return count;
+}
+
+static void signal_core(timing_core_t *core, const vnpu_sem_signal_t *signal) {
     for (uint32_t i = 0; i < 2; i++) {
         if (signal[i].sem == VNPU_NO_SEM) continue;
         core->sem[signal[i].sem] += signal[i].delta;
@@ -65,8 +69,23 @@ static void deliver(timing_slot_t *slot) {
     }
 }
 
-/* Nobody is left to see the signals under way. */
-static void drop_signals(timing_core_t *core) {
+static void deliver(timing_slot_t *slot) {
+    timing_queue_t *queue = slot->queue;
+    timing_core_t *core = queue->core;
+    vnpu_sem_signal_t signal[2] = {slot->signal[0], slot->signal[1]};
+    const vnpu_insn_t *remote = slot->remote;
+    slot->next_free = queue->free_slots;
+    queue->free_slots = slot;
+    core->in_flight--;
+    if (remote == NULL) {
+        signal_core(core, signal);
+        return;
+    }
+    uint32_t reached[DEV_MAX_CORES], count = timing_reach(core, remote, reached);
+    for (uint32_t i = 0; i < count; i++) signal_core(&core->timing->core[reached[i]], signal);
+}
+
+void timing_drop_signals(timing_core_t *core) {
     for (uint32_t q = 0; q < core->num_queues; q++) {
         for (timing_slot_t *slot = core->queue[q].all_slots; slot != NULL; slot = slot->next_all) {
             if (!sim_event_is_pending(&slot->signal_event)) continue;
@@ -84,7 +103,7 @@ static void core_check(timing_core_t *core) {
     if (core->active_queues != 0 || core->unfinished != 0 || core->instance == INSTANCE_NONE) return;
     dev_timing_t *timing = core->timing;
     if (core->next_instance == INSTANCE_NONE) {
-        drop_signals(core);
+        if (!core->job->placed.program->is_team) timing_drop_signals(core); /* a team's go when all of it has ended */
         core->instance = INSTANCE_NONE;
         if (--core->job->cores_left == 0) timing_job_ended(core->job);
         return;
@@ -106,6 +125,15 @@ static void signal_arrives(sim_engine_t *engine, sim_event_t *event) {
     core_check(core);
 }
 
+/* A signal to another core is a message without payload through the interconnect; that of a multicast comes with the data. */
+static sim_tick_t signal_on_its_way(const timing_slot_t *slot, sim_tick_t now) {
+    const timing_core_t *core = slot->queue->core;
+    uint32_t to[DEV_MAX_CORES];
+    if (slot->remote->multicast != 0 || timing_reach(core, slot->remote, to) == 0 || to[0] == core->index) return now;
+    sim_noc_path_t path = {.src_port = core->index, .dst_port = to[0], .cls = SIM_NOC_REQUEST};
+    return sim_noc_send(core->timing->noc, path, 0, now);
+}
+
 /* The results of a slot are visible now: its signals follow core.semaphore_cycles later. */
 static void finish_slot(timing_slot_t *slot) {
     timing_core_t *core = slot->queue->core;
@@ -114,7 +142,9 @@ static void finish_slot(timing_slot_t *slot) {
     core->unfinished--;
     bool has_signal = slot->signal[0].sem != VNPU_NO_SEM || slot->signal[1].sem != VNPU_NO_SEM;
     uint32_t latency = core->cls->semaphore_cycles;
-    if (!has_signal || latency == 0) {
+    if (has_signal && slot->remote != NULL) now = signal_on_its_way(slot, now);
+    bool is_now = latency == 0 && now == sim_now(timing->engine);
+    if (!has_signal || is_now) {
         deliver(slot);
         return;
     }
@@ -257,6 +287,7 @@ static void queue_try(timing_queue_t *queue) {
     slot->signal[1] = insn->signal[1];
     slot->opcode = insn->op;
     slot->instance = core->instance;
+    slot->remote = insn->remote_core != 0 || insn->multicast != 0 ? insn : NULL;
     queue->stage = TIMING_ISSUE; /* a completion inside submit must not re-enter this instruction */
     core->in_flight++;
     core->unfinished++;
@@ -297,6 +328,7 @@ static void instance_start(sim_engine_t *engine, sim_event_t *event) {
         queue->outstanding = 0;
         queue->newest = NULL;
         dev_cursor_init(&queue->cursor, placed->program, queue->section);
+        dev_cursor_place(&queue->cursor, core->grid_pos);
     }
     for (uint32_t q = 0; q < core->num_queues; q++) queue_fetch(&core->queue[q]);
     core_check(core);
@@ -376,6 +408,7 @@ void timing_start_cores(timing_job_t *job, sim_tick_t tick) {
         timing_core_t *core = &timing->core[c];
         if (taker >= job->instances) break;
         core->job = job;
+        job->team[taker] = (uint16_t)c;
         core->next_instance = taker++;
         core->num_queues = launch->program->header.num_queues;
         for (uint32_t q = 0; q < core->num_queues; q++) queue_prepare(core, q);
@@ -445,6 +478,7 @@ static void core_fini(timing_core_t *core) {
         while (slot != NULL) {
             timing_slot_t *next = slot->next_all;
             free(slot->row);
+            free(slot->port);
             free(slot);
             slot = next;
         }

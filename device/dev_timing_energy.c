@@ -46,7 +46,8 @@ void timing_energy_vector(timing_job_t *job, const sim_vector_op_t *op, uint64_t
 }
 
 void timing_energy_dma(timing_job_t *job, const sim_dma_op_t *op) {
-    job->actions[VNPU_ENERGY_DMA].count[SIM_ENERGY_SRAM_BYTE] += op->sram_bytes;
+    uint64_t copies = op->multicast_count > 0 ? op->multicast_count : 1;
+    job->actions[VNPU_ENERGY_DMA].count[SIM_ENERGY_SRAM_BYTE] += copies * op->sram_bytes;
     job->actions[VNPU_ENERGY_DMA].count[SIM_ENERGY_ACC_BYTE] += op->acc_bytes;
 }
 

@@ -31,6 +31,8 @@ typedef struct timing_slot {
     struct timing_slot *next_follower;
     sim_event_t signal_event;
     vnpu_sem_signal_t signal[2];
+    const vnpu_insn_t *remote; /* signals go to other instances; NULL: to its own */
+    uint32_t *port; /* [cores] receivers of a multicast, made at its first */
     uint64_t *row; /* gather addresses, grown as needed */
     uint64_t row_capacity;
     uint32_t instance;
@@ -100,6 +102,7 @@ struct timing_job {
     const dev_row_set_t *rows;
     uint32_t instances, takers; /* takers: cores in the mask */
     uint32_t cores_left;        /* with instances to run */
+    uint16_t team[DEV_MAX_CORES]; /* core of each instance of a team */
     sim_tick_t start, end;
     bool has_ended;
     timing_job_t *next_ended;
@@ -145,9 +148,14 @@ void timing_op_end(sim_engine_t *engine, sim_op_t *op);
 void timing_op_done(sim_engine_t *engine, sim_op_t *op);
 /* Deals the instances of a launch to its cores; they start core.instance_cycles after `tick`. */
 void timing_start_cores(timing_job_t *job, sim_tick_t tick);
+/* Cores whose instances an instruction of the core's instance signals or sends to; their number. */
+uint32_t timing_reach(const timing_core_t *core, const vnpu_insn_t *insn, uint32_t *out_core);
 uint32_t timing_engines_of(const dev_class_t *cls); /* engines of one core */
 uint32_t timing_dma_engine(const timing_core_t *core, uint32_t queue);
 void timing_book(dev_timing_t *timing, uint32_t engine, sim_tick_t upto, sim_cause_t cause);
+
+/* Signals under way of a core whose receivers do not matter any more. */
+void timing_drop_signals(timing_core_t *core);
 
 /* dev_timing_job.c: the last instance has ended, its signals are delivered. */
 void timing_job_ended(timing_job_t *job);

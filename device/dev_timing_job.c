@@ -47,6 +47,9 @@ static void close_books(timing_job_t *job) {
 void timing_job_ended(timing_job_t *job) {
     dev_timing_t *timing = job->timing;
     job->end = sim_now(timing->engine);
+    for (uint32_t i = 0; job->launch != NULL && job->placed.program->is_team && i < job->instances; i++) {
+        timing_drop_signals(&timing->core[job->team[i]]);
+    }
     job->has_ended = true;
     job->record.duration_ticks = job->end - job->start;
     close_books(job);

@@ -286,6 +286,13 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         if (has_source && src.space == VNPU_SPACE_ACC) op->acc_bytes = src.count * src.elem_bytes;
         if (dst.space == VNPU_SPACE_ACC) op->acc_bytes = dst.count * dst.elem_bytes;
     }
+    if (insn->multicast != 0) {
+        const timing_core_t *core = queue->core;
+        if (slot->port == NULL) slot->port = calloc(core->timing->machine.cores, sizeof *slot->port);
+        if (slot->port == NULL) sim_bug("timing", sim_now(core->timing->engine), "out of memory for a multicast");
+        op->multicast_port = slot->port;
+        op->multicast_count = timing_reach(core, insn, slot->port);
+    }
     op->op.on_end = timing_op_end;
     op->op.on_done = timing_op_done;
     op->op.owner = slot;

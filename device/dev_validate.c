@@ -329,6 +329,46 @@ static sim_status_t check_masks(dev_check_t *check) {
     return SIM_OK;
 }
 
+static bool is_place(uint16_t place) {
+    return place == 0 || (place >> 14) == 2;
+}
+
+/* Fields that name other instances. */
+static sim_status_t check_team(dev_check_t *check) {
+    const vnpu_insn_t *insn = check->insn;
+    dev_program_t *program = check->program;
+    bool is_loop = insn->op == VNPU_OP_LOOP || insn->op == VNPU_OP_ENDLOOP;
+    if (!is_place(insn->only) || !is_place(insn->remote_core)) {
+        return FAIL_INSN("only 0x%04x, to 0x%04x: a place has bit 15 set and bit 14 clear",
+                         insn->only, insn->remote_core);
+    }
+    if (insn->only != 0 && is_loop) return FAIL_INSN("every instance has the same loops: no only");
+    if (insn->multicast > VNPU_MULTICAST_ALL) {
+        return FAIL_INSN("multicast %u does not exist", insn->multicast);
+    }
+    if (insn->multicast == 0 && insn->remote_core == 0) return SIM_OK;
+    if (insn->multicast != 0 && insn->remote_core != 0) {
+        return FAIL_INSN("a multicast signals its receivers: no to");
+    }
+    if (insn->multicast != 0 && (insn->op != VNPU_OP_DMA_COPY || insn->flags != 0)) {
+        return FAIL_INSN("multicast belongs to a dma_copy without flags");
+    }
+    if (insn->multicast != 0 && (program->ap[insn->dst].space != VNPU_SPACE_SRAM ||
+                                 program->ap[insn->src[0]].space != VNPU_SPACE_DRAM)) {
+        return FAIL_INSN("multicast goes from dram to sram");
+    }
+    if (insn->remote_core != 0 && insn->signal[0].sem == VNPU_NO_SEM &&
+        insn->signal[1].sem == VNPU_NO_SEM) {
+        return FAIL_INSN("to names an instance, but nothing is signalled");
+    }
+    program->is_team = true;
+    for (uint32_t a = 0; a < VNPU_MAX_AXES && insn->remote_core != 0; a++) {
+        uint32_t at = vnpu_place_axis(insn->remote_core, a);
+        if (at != VNPU_PLACE_ANY && at >= program->team_grid[a]) program->team_grid[a] = at + 1;
+    }
+    return SIM_OK;
+}
+
 static sim_status_t check_insn(dev_check_t *check, uint32_t index) {
     const vnpu_insn_t *insn = check->insn;
     check->info = dev_op_info(insn->op);
@@ -341,12 +381,11 @@ static sim_status_t check_insn(dev_check_t *check, uint32_t index) {
         return FAIL_INSN("does not run on a %s queue",
                          dev_queue_kind_name(check->program->queue[check->queue].kind));
     }
-    if (insn->remote_core || insn->multicast || insn->reserved0 || insn->reserved1) {
-        return FAIL_INSN("a reserved field is not zero");
-    }
+    if (insn->reserved1) return FAIL_INSN("a reserved field is not zero");
     sim_status_t status = check_semaphores(check);
     if (status == SIM_OK) status = check_masks(check);
     if (status == SIM_OK) status = dev_check_op(check);
+    if (status == SIM_OK) status = check_team(check);
     if (status != SIM_OK) return status;
     if (insn->op == VNPU_OP_LOOP || insn->op == VNPU_OP_ENDLOOP) return check_loop(check, index);
     return SIM_OK;
@@ -373,6 +412,9 @@ static sim_status_t check_stream(dev_check_t *check, uint32_t queue) {
 static sim_status_t validate(dev_program_t *program, const dev_class_t *cls, sim_error_t *err) {
     dev_check_t check = {.program = program, .cls = cls, .err = err};
     memset(program->sem_waiter, 0xff, sizeof program->sem_waiter);
+    program->is_team = false;
+    for (uint32_t a = 0; a < VNPU_MAX_AXES; a++)
+        program->team_grid[a] = 1;
     sim_status_t status = check_header(&check);
     if (status == SIM_OK) status = check_strings(&check);
     if (status == SIM_OK) status = check_sections(&check);

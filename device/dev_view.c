@@ -13,6 +13,12 @@ void dev_cursor_init(dev_cursor_t *cursor, const dev_program_t *program,
         cursor->trips[l] = 1;
 }
 
+void dev_cursor_place(dev_cursor_t *cursor, const uint32_t grid_pos[VNPU_MAX_AXES]) {
+    cursor->is_placed = true;
+    for (uint32_t a = 0; a < VNPU_MAX_AXES; a++)
+        cursor->grid_pos[a] = grid_pos[a];
+}
+
 static bool is_masked_out(const dev_cursor_t *cursor, const vnpu_insn_t *insn) {
     for (uint32_t l = 0; l < VNPU_MAX_LOOPS; l++) {
         if ((insn->first_only >> l & 1u) && cursor->counter[l] != 0) return true;
@@ -52,6 +58,9 @@ const vnpu_insn_t *dev_cursor_next(dev_cursor_t *cursor) {
         } else {
             cursor->pc++;
             if ((insn->first_only | insn->last_only) && is_masked_out(cursor, insn)) continue;
+            bool is_others = insn->only != 0 && cursor->is_placed &&
+                             !dev_place_matches(insn->only, cursor->grid_pos);
+            if (is_others) continue;
             return insn;
         }
     }

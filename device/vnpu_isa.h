@@ -4,7 +4,8 @@
  *
  * A program holds one instruction stream per engine queue of a core. Each queue runs its stream in order; queues are
  * ordered against each other by counting semaphores alone. Every launch runs `grid[0] * grid[1]` instances of the
- * program; instance i runs on the (i mod n)-th core of the launch's core mask, one instance at a time per core.
+ * program; instance i runs on the (i mod n)-th core of the launch's core mask, one instance at a time per core. Instances of a
+ * program that signals or multicasts to other instances are a team: all of them run at once, each on a core of its own.
  */
 #ifndef VNPU_ISA_H
 #define VNPU_ISA_H
@@ -102,7 +103,7 @@ typedef enum vnpu_op {
                                 dimension; reserved until a chip has it */
     VNPU_OP_V_RANDOM = 0x36, /* reserved: Philox counters */
     VNPU_OP_V_SCAN = 0x37,   /* reserved: inclusive scan along the innermost dimension */
-    VNPU_OP_REMOTE = 0x40,   /* reserved: DMA to another core or chip */
+    VNPU_OP_REMOTE = 0x40,   /* reserved: DMA from scratchpad to the scratchpad of another core, or to another chip */
 } vnpu_op_t;
 
 /* vnpu_insn_t.flags */
@@ -232,6 +233,18 @@ typedef struct vnpu_sem_signal {
 } vnpu_sem_signal_t;
 
 /*
+ * Grid coordinates of instances: VNPU_PLACE(x, y) is coordinate x on axis 0 and y on axis 1. VNPU_PLACE_ANY: any coordinate
+ * (only), the instance's own (remote_core).
+ */
+#define VNPU_PLACE_ANY 127u
+#define VNPU_PLACE(x, y) ((uint16_t)(0x8000u | (x) | (y) << 7))
+static inline uint32_t vnpu_place_axis(uint16_t place, uint32_t axis) { return (uint32_t)place >> (7u * axis) & 127u; }
+
+/* Groups of a multicast, the instance itself included: those that differ from it in the coordinate of axis 0 at most, of axis 1 at
+ * most, all. */
+typedef enum vnpu_multicast { VNPU_MULTICAST_NONE = 0, VNPU_MULTICAST_AXIS0 = 1, VNPU_MULTICAST_AXIS1 = 2, VNPU_MULTICAST_ALL = 3 } vnpu_multicast_t;
+
+/*
  * Instruction, 64 bytes. Loop masks have bit l for loop level l:
  *   first_only  the instruction is skipped (waits and signals too) unless i[l] == 0 for every l in the mask
  *   last_only   the same for i[l] == T[l] - 1
@@ -247,11 +260,11 @@ typedef struct vnpu_insn {
     uint8_t func2; /* second function of V_BINARY, map of V_REDUCE */
     vnpu_sem_wait_t wait[2];
     vnpu_sem_signal_t signal[2];
-    uint16_t remote_core; /* reserved: 0 (semaphore of another core) */
-    uint16_t multicast;   /* reserved: 0 (core mask of a multicast) */
+    uint16_t remote_core; /* VNPU_PLACE of the instance whose semaphores the signals go to; 0: its own */
+    uint16_t multicast;   /* vnpu_multicast_t: DMA_COPY from DRAM writes, and signals, in every instance of the group */
     uint16_t dst;         /* access pattern index, or VNPU_NO_AP */
     uint16_t src[4];      /* src[3] of V_UNARY / V_BINARY: row sums of the results, [row] or [row][16] with PARTIAL */
-    uint16_t reserved0;
+    uint16_t only; /* VNPU_PLACE of the instances that execute it, others skip it (waits and signals too); 0: all */
     uint32_t imm[4];
     uint32_t line; /* line of the assembler source, 0 if unknown */
     uint32_t reserved1;

@@ -464,6 +464,16 @@ static void spread_request(const sim_dma_t *unit, const request_t *request, spre
 
 typedef enum payload { HEADER, DATA, ACKNOWLEDGEMENT } payload_t;
 
+/* Data of a memory endpoint to all receivers; returns when the last of them has it. */
+static sim_tick_t send_to_all(const sim_dma_t *unit, const sim_dma_op_t *op, sim_noc_path_t path,
+                              uint64_t bytes) {
+    sim_tick_t now = sim_now(unit->engine), there[SIM_MAX_CORES], last = now;
+    sim_noc_multicast(unit->noc, path, op->multicast_port, op->multicast_count, bytes, now, there);
+    for (uint32_t i = 0; i < op->multicast_count; i++)
+        last = later(last, there[i]);
+    return last;
+}
+
 /* Sends something to or from every memory endpoint that a request touches now; returns when the
  * last is there. */
 static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_memory,
@@ -481,7 +491,10 @@ static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_
         uint64_t bytes = 0;
         if (payload == DATA) bytes = spread.part[i].bytes;
         if (payload == ACKNOWLEDGEMENT) bytes = unit->spec.write_ack_bytes;
-        arrival = later(arrival, sim_noc_send(unit->noc, path, bytes, now));
+        bool is_multicast = payload == DATA && !to_memory && request->op->multicast_count > 0;
+        sim_tick_t there = is_multicast ? send_to_all(unit, request->op, path, bytes)
+                                        : sim_noc_send(unit->noc, path, bytes, now);
+        arrival = later(arrival, there);
     }
     return arrival;
 }

@@ -42,6 +42,9 @@
  * write_ack_bytes from each endpoint. Accumulating on DRAM reads, then writes. An empty transfer
  * costs its descriptor, at least one cycle.
  *
+ * A multicast read is one message to all its receivers; a request has passed the interconnect when the last of them has it. The
+ * scratchpad ports of the others are not charged.
+ *
  * Causes (with a cache, the wait of a request that it served alone is CACHE): USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor as far as nothing
  * else was issued, runs, short last words, factors) DMA_SETUP; the rest of [start, end) is split
  * over DRAM, NOC and SRAM_CONFLICT in
@@ -99,6 +102,10 @@ typedef struct sim_dma_op {
     const uint64_t *row_address;
     uint64_t row_count;
     uint64_t sram_bytes; /* bytes through the scratchpad port (0: as many as the runs have) */
+    /* a read that arrives in several scratchpads at once: the cores' ports of the interconnect, the engine's own with them; 0: only
+     * there. Borrowed until on_done. */
+    const uint32_t *multicast_port;
+    uint32_t multicast_count;
     uint64_t acc_bytes;  /* > 0: to or from the accumulator, this many bytes through its port */
     /* private */
     struct sim_dma_op *next; /* in order of submission */

@@ -46,6 +46,7 @@ class Instruction:
     flags: int
     first: int
     last: int
+    only: int  # VNPU_PLACE, 0: all instances
     dst: int
     src: tuple[int, ...]
     trips: int
@@ -76,8 +77,8 @@ def _pattern(data: bytes) -> Pattern:
 
 def _instruction(data: bytes) -> Instruction:
     op, func, flags, first, last = struct.unpack_from("<BBHBB", data, 0)
-    dst, *src = struct.unpack_from("<5H", data, 28)
-    return Instruction(op, func, flags, first, last, dst, tuple(src), struct.unpack_from("<I", data, 40)[0])
+    dst, *src, only = struct.unpack_from("<6H", data, 28)
+    return Instruction(op, func, flags, first, last, only, dst, tuple(src), struct.unpack_from("<I", data, 40)[0])
 
 
 @dataclass
@@ -138,7 +139,11 @@ class _Nest:
         return sizes
 
     def total(self, values: np.ndarray, insn: Instruction) -> int:
-        """Sum over the iterations that the masks leave."""
+        """Sum over the iterations and instances that the masks leave."""
+        for axis in range(2):
+            place = insn.only >> (7 * axis) & 127
+            if insn.only and place != 127:
+                values = values * (self.axis(axis, self.grid[axis]) == place)
         for level, trips in enumerate(self.trips):
             if insn.first >> level & 1:
                 values = values * (self.axis(2 + level, trips) == 0)
