@@ -37,6 +37,8 @@ A profile is a few rules of a vendor's compiler, by operator class, never by sha
   least; softmax in four kernels (six passes over memory), layer norm in five (eight passes), attention as two products with the maximum and
   the exponential between them; elementwise consumers of a product ride in its epilogue.
 - `gemmini-like`: tiles of a product by gemmini.h's rule (docs/mapping.md); its loops multiply whole blocks of 16 rows.
+- `ttnn-like`: products on the squarest grid of cores, a block of results a core, K in steps, as Tenstorrent's published benchmark
+  configures them (docs/mapping.md).
 - `cost-model`: tilings by the cost model, nothing else.
 """
 

@@ -44,7 +44,21 @@ FITTED: dict[str, list[Key]] = {
     ],
     "wormhole_l1": [
         Key("core.instance_cycles", "", "start of a program on the grid"),
-        Key("sram.word_bytes", "B", "rate at which the unpackers take tiles from L1"),
+        Key(
+            "matrix.gap_cycles",
+            "",
+            "hand-over of source registers between unpackers and array, for every tile of 32 x 32",
+        ),
+        Key(
+            "matrix.operand_bytes_per_cycle",
+            "B",
+            "what both unpackers take from L1; published: 32 each when both are active",
+        ),
+        Key(
+            "noc.bytes_per_cycle",
+            "B",
+            "rate at which blocks reach a worker: 28 alone, 13 where reading and multicast take turns",
+        ),
     ],
     "trainium2-like": [
         Key("dma.descriptor_cycles", "", "from one transfer of a ring to the next"),
@@ -62,14 +76,25 @@ FITTED: dict[str, list[Key]] = {
 
 
 def config_value(config: str, key: str) -> Fraction:
-    """The number of a key in configs/<config>.ini, in its written unit."""
+    """The number of a key in configs/<config>.ini, or in a file that it includes, in its written unit."""
+    value = _value_in(config_path(config), key)
+    if value is None:
+        raise PoolError(f"{config}: no key {key} to fit")
+    return value
+
+
+def _value_in(path: Path, key: str) -> Fraction | None:
     section, _, name = key.partition(".")
-    text = config_path(config).read_text()
+    text = path.read_text()
     part = re.search(rf"(?ms)^\[{re.escape(section)}\]\n(.*?)(?=^\[|\Z)", text)
     line = re.search(rf"(?m)^{re.escape(name)}\s*=\s*([0-9./]+)", part.group(1)) if part else None
-    if line is None:
-        raise PoolError(f"{config}: no key {key} to fit")
-    return Fraction(line.group(1))
+    if line is not None:
+        return Fraction(line.group(1))
+    for included in reversed(re.findall(r"(?m)^include\s*=\s*(\S+)", text)):
+        value = _value_in(path.parent / included, key)
+        if value is not None:
+            return value
+    return None
 
 
 def written(value: Fraction, unit: str) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.accuracy import lowering
-from benchmarks.accuracy.rows import DataSet, Row, number, read_csv, unique
+from benchmarks.accuracy.rows import DataSet, Ratio, Row, number, read_csv, unique
 
 CONFIG = "wormhole_l1"
 PASSES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}  # passes of the matrix unit over the mantissas
 BITS = {"BF16": 16.0, "BFP8_B": 8.5, "BFP4_B": 4.5}  # a shared exponent per 16 elements
-TYPES = {"BF16": "bf16", "BFP8_B": "i8"}  # block floating point of 8.5 bits is timed as 8-bit elements
+TYPES = {"BF16": "bf16", "BFP8_B": "bfp8", "BFP4_B": "bfp4"}
 PLACES = {"oob": "out-of-the-box row: the mapping is not the tuned one", "P150": "p150: no configuration of this chip"}
 
 
@@ -45,5 +45,18 @@ def read(path: Path, mapping: str) -> list[Row]:
 
 
 SETS = [
-    DataSet("tenstorrent_gemm", "tenstorrent_gemm*.csv", CONFIG, "cycles", "silicon", read, "cost-model", limit_pct=6.0)
+    DataSet(
+        "tenstorrent_gemm",
+        "tenstorrent_gemm*.csv",
+        CONFIG,
+        "cycles",
+        "silicon",
+        read,
+        "ttnn-like",
+        limit_pct=6.0,
+        ratios=(
+            Ratio("HiFi2 -> HiFi4, bf16", "BF16 HiFi2", "BF16 HiFi4"),
+            Ratio("bf16 -> bfp8, HiFi2", "BF16 HiFi2", "BFP8_B HiFi2"),
+        ),
+    )
 ]
