@@ -26,19 +26,21 @@ PUBLISHED: dict[str, dict[str, float]] = {
     "ascend910-like": {"f16": 256, "i8": 512, "DRAM": 1200},
     "wormhole-like": {"bf16": 74, "f16": 74, "i8": 148, "DRAM": 288},  # i8: published for BFP8
     "edge-like": {"i8": 2 * 512 * 1e9 / 1e12, "DRAM": 12},  # 512 units at 1 GHz; published rounded to 1
-    "gemmini-16": {"i8": 2 * 256 * 1e9 / 1e12, "DRAM": 16},  # 256 units, a 128-bit bus, cycles taken as 1 ns
+    "gemmini-16": {"i8": 2 * 256 * 1e9 / 1e12, "ports": 16},  # 256 units, an ideal memory behind a 128-bit bus, cycles taken as 1 ns
     "vta": {"i8": 0.0512, "DRAM": 2.1},
 }
 
 
 def summary(name: str) -> dict[str, float]:
-    """Peaks in TOPS by type (0: none) and in GB/s of the memory, from `vnpu info`."""
+    """Peaks in TOPS by type (0: none) and in GB/s of the memory and of its ports, from `vnpu info`."""
     text = vnpu("info", name).stdout
     out = {dtype: float(value) for dtype, value in re.findall(r"^peak (\w+) +([\d.e+]+) TOPS", text, re.M)}
     out |= dict.fromkeys(re.findall(r"^peak (\w+) +none", text, re.M), 0.0)
     match = re.search(r"^DRAM +([\d.e+]+) GB/s peak", text, re.M)
     assert match and set(out) == set(DTYPES), text
-    return out | {"DRAM": float(match[1])}
+    ports = re.search(r"memory endpoints send ([\d.e+]+) GB/s", text)
+    assert ports, text
+    return out | {"DRAM": float(match[1]), "ports": float(ports[1])}
 
 
 def fitted_clock(name: str) -> float:
