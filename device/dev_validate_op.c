@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "device/dev_func_class.h"
+
 /* What each opcode demands of its operands: spaces, element types, dimensions that must agree. */
 
 #define FAIL_INSN(...) dev_check_fail_insn(check, SIM_ERROR_INVALID_IMAGE, __VA_ARGS__)
@@ -483,6 +485,22 @@ void dev_insn_access(const vnpu_insn_t *insn, const dev_op_info_t *info, uint32_
     if (insn->flags & VNPU_F_ACCUMULATE) *out_read |= present & DEV_OPERAND_DST;
 }
 
+/* vector.passes.* = 0: the cores' engine has no such functions. */
+static sim_status_t check_vector_classes(dev_check_t *check) {
+    if (check->cls == NULL || check->insn->op < VNPU_OP_V_UNARY) return SIM_OK;
+    sim_vector_class_t cls[2];
+    dev_vector_classes(check->insn, &cls[0], &cls[1]);
+    for (int i = 0; i < 2; i++) {
+        sim_ratio_t passes = check->cls->vector.passes[cls[i]]; /* 0/1; 0/0 is none of a configuration */
+        if (cls[i] == SIM_VECTOR_NONE || passes.num != 0 || passes.den == 0) continue;
+        return dev_check_fail_insn(check, SIM_ERROR_UNSUPPORTED,
+                                   "the vector engine of these cores lacks functions of class %s "
+                                   "(vector.passes.%s = 0)",
+                                   dev_vector_class_text(cls[i]), dev_vector_class_text(cls[i]));
+    }
+    return SIM_OK;
+}
+
 sim_status_t dev_check_op(dev_check_t *check) {
     const dev_op_info_t *info = check->info;
     sim_status_t status = check_encoding(check);
@@ -504,6 +522,7 @@ sim_status_t dev_check_op(dev_check_t *check) {
         if (status != SIM_OK) return status;
     }
     status = check_operands(check);
+    if (status == SIM_OK) status = check_vector_classes(check);
     uint32_t read, written;
     dev_insn_access(check->insn, info, &read, &written);
     for (uint32_t i = 0; i < DEV_NUM_OPERANDS && status == SIM_OK; i++) {

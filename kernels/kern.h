@@ -158,7 +158,12 @@ typedef struct kern_attention {
     bool is_causal; /* query i sees keys j <= i (torch's top-left rule) */
 } kern_attention_t;
 /* softmax(scale * q @ k^T + mask) @ v, keys in blocks with running maximum and sum. A row without any key gives 0. */
+/* UNSUPPORTED where no class of cores has both products of the type and all vector functions. */
 KERN_API vnpu_status_t kern_attention(kern_context_t *context, vnpu_stream_t stream, const kern_attention_t *call);
+
+/* False: the cores that multiply the type lack vector functions, so products and softmax have to be calls of their own. A type
+ * that no core multiplies is kern_attention's to refuse. */
+KERN_API bool kern_has_attention(const kern_context_t *context, vnpu_dtype_t dtype);
 
 /* ---- gathers ------------------------------------------------------------------------------------------------------- */
 /* out[o, i, r] = table[o, index[i], r]: index_select along `dim`, embedding with dim 0. index: i32 or i64, 1 dimension.

@@ -213,6 +213,21 @@ static vnpu_status_t check_sizes(kern_context_t *context, const kern_attention_t
                      kern_describe(&call->q, a, sizeof a), kern_describe(&call->k, b, sizeof b));
 }
 
+/* Products and soft maximum are one program: one class of cores has to have all of it. */
+static vnpu_status_t check_functions(kern_context_t *context, vnpu_dtype_t dtype) {
+    if (kern_has_attention(context, dtype)) return VNPU_OK;
+    return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                     "attention: the vector engine beside the matrix engine (class %s) lacks "
+                     "functions that softmax needs: a vector.passes is 0",
+                     context->machine.class_name);
+}
+
+bool kern_has_attention(const kern_context_t *context, vnpu_dtype_t dtype) {
+    const vnpu_machine_t *machine = &context->class_machine[kern_class_for(context, dtype)];
+    bool is_multiplied = dtype < VNPU_DTYPE_COUNT && machine->matrix_rate_num[dtype] != 0;
+    return !is_multiplied || kern_has_all_functions(machine);
+}
+
 static vnpu_status_t check_types(kern_context_t *context, const kern_attention_t *call) {
     vnpu_dtype_t type = call->q.dtype;
     bool is_right = kern_dtype_is_float(type) && call->k.dtype == type && call->v.dtype == type &&
@@ -284,6 +299,7 @@ static vnpu_status_t run_attention(kern_context_t *context, vnpu_stream_t stream
     make_shape(call, &c.shape);
     vnpu_status_t status = check_sizes(context, call, &c.shape);
     if (status == VNPU_OK) status = check_types(context, call);
+    if (status == VNPU_OK) status = check_functions(context, call->q.dtype);
     if (status == VNPU_OK) status = check_reach(context, call);
     if (status != VNPU_OK) return status;
     if (kern_numel(&call->out) == 0) return VNPU_OK;

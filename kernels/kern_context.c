@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kern_cost.h"
 #include "kernels/kern_internal.h"
 
 vnpu_status_t kern_context_create(int device, kern_context_t **out_context) {
@@ -25,6 +26,17 @@ vnpu_status_t kern_context_create(int device, kern_context_t **out_context) {
     return VNPU_OK;
 }
 
+bool kern_has_functions(const vnpu_machine_t *machine, uint32_t function_class) {
+    return machine->vector_passes_num[function_class] != 0 ||
+           machine->vector_passes_den[function_class] == 0;
+}
+
+bool kern_has_all_functions(const vnpu_machine_t *machine) {
+    for (uint32_t c = KERN_CLASS_ALU; c <= KERN_CLASS_REDUCE; c++)
+        if (!kern_has_functions(machine, c)) return false;
+    return true;
+}
+
 /* Work a second, in units that are equal for all classes: elements, or multiply-adds in thousandths. */
 static uint64_t throughput(const vnpu_machine_t *machine, vnpu_dtype_t matrix_dtype) {
     uint64_t per_cycle = machine->vector_lanes;
@@ -38,12 +50,16 @@ static uint64_t throughput(const vnpu_machine_t *machine, vnpu_dtype_t matrix_dt
     return per_cycle * machine->workers * (machine->core_clock_hz / 1000000);
 }
 
-static uint32_t class_for(const kern_context_t *context, vnpu_dtype_t matrix_dtype) {
+uint32_t kern_class_for(const kern_context_t *context, vnpu_dtype_t matrix_dtype) {
     uint32_t best = 0;
-    uint64_t most = throughput(&context->class_machine[0], matrix_dtype);
-    for (uint32_t c = 1; c < context->num_classes; c++) {
-        uint64_t here = throughput(&context->class_machine[c], matrix_dtype);
-        if (here <= most) continue;
+    uint64_t most = 0;
+    bool is_whole = false; /* the best one so far has every kind of function */
+    for (uint32_t c = 0; c < context->num_classes; c++) {
+        const vnpu_machine_t *machine = &context->class_machine[c];
+        bool has_all = matrix_dtype != VNPU_DTYPE_NONE || kern_has_all_functions(machine);
+        uint64_t here = throughput(machine, matrix_dtype);
+        if (is_whole > has_all || (is_whole == has_all && here <= most)) continue;
+        is_whole = has_all;
         most = here;
         best = c;
     }
@@ -52,7 +68,7 @@ static uint32_t class_for(const kern_context_t *context, vnpu_dtype_t matrix_dty
 
 uint32_t kern_class_enter(kern_context_t *context, vnpu_dtype_t matrix_dtype) {
     uint32_t before = context->machine.class_index;
-    uint32_t wanted = context->num_classes > 1 ? class_for(context, matrix_dtype) : 0;
+    uint32_t wanted = context->num_classes > 1 ? kern_class_for(context, matrix_dtype) : 0;
     kern_class_leave(context, wanted);
     return before;
 }

@@ -37,13 +37,19 @@ struct kern_context {
 /*
  * Every family enters the class of cores that its programs run on, and leaves it when it returns: from then
  * on context->machine describes that class and launches go to it. A family whose only engines are vector
- * and DMA runs where the most vector elements a second are (matrix_dtype NONE); one with matrix products,
- * where the most multiply-adds of matrix_dtype are. Equal ones: the first. The class is a function of the
+ * and DMA (matrix_dtype NONE) runs where the most vector elements a second are, of the classes that have
+ * functions of every kind if there is one; one with matrix products, where the most multiply-adds of
+ * matrix_dtype are. Equal ones: the first. The class is a function of the
  * chip, the family and the type, all of which are in the program's key or the same for all of them, so the
  * cache holds programs per class. Families may call each other.
  */
 uint32_t kern_class_enter(kern_context_t *context, vnpu_dtype_t matrix_dtype);
 void kern_class_leave(kern_context_t *context, uint32_t before);
+/* Whether the vector engine has functions of the class (kern_cost.h): vector.passes.* above 0. */
+bool kern_has_functions(const vnpu_machine_t *machine, uint32_t function_class);
+bool kern_has_all_functions(const vnpu_machine_t *machine);
+/* The class that kern_class_enter chooses. */
+uint32_t kern_class_for(const kern_context_t *context, vnpu_dtype_t matrix_dtype);
 /* What launches of this context say: 0 on a chip with one class. */
 uint32_t kern_launch_class(const kern_context_t *context);
 

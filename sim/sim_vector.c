@@ -85,6 +85,10 @@ void sim_vector_submit(sim_vector_t *unit, sim_vector_op_t *op) {
     if (op->cls == SIM_VECTOR_NONE || op->cls >= SIM_VECTOR_CLASS_COUNT ||
         op->cls2 >= SIM_VECTOR_CLASS_COUNT)
         sim_bug("sim_vector", now, "operation classes %d, %d", (int)op->cls, (int)op->cls2);
+    if (unit->spec.passes[op->cls].num == 0 ||
+        (op->cls2 != SIM_VECTOR_NONE && unit->spec.passes[op->cls2].num == 0))
+        sim_bug("sim_vector", now, "class %d or %d: the unit lacks it", (int)op->cls,
+                (int)op->cls2);
     uint64_t start = sim_clock_cycle_up(clock, now);
     uint64_t cycles = sim_vector_cycles(&unit->spec, op->outer, op->inner, op->cls, op->cls2);
     op->op.start = sim_clock_tick(clock, start);
@@ -101,8 +105,7 @@ sim_status_t sim_vector_create(sim_engine_t *engine, const sim_vector_spec_t *sp
     *out_unit = NULL;
     if (spec->lanes == 0 || spec->clock.num == 0) return SIM_ERROR_INVALID_VALUE;
     for (int cls = SIM_VECTOR_NONE + 1; cls < SIM_VECTOR_CLASS_COUNT; cls++)
-        if (spec->passes[cls].num == 0 || spec->passes[cls].den == 0)
-            return SIM_ERROR_INVALID_VALUE;
+        if (spec->passes[cls].den == 0) return SIM_ERROR_INVALID_VALUE;
     sim_vector_t *unit = calloc(1, sizeof *unit);
     if (unit == NULL) return SIM_ERROR_OUT_OF_MEMORY;
     unit->engine = engine;

@@ -28,7 +28,7 @@ typedef enum sim_vector_class {
 typedef struct sim_vector_spec {
     uint32_t lanes;
     uint32_t startup_cycles, reduce_tail_cycles, pipeline_cycles;
-    sim_ratio_t passes[SIM_VECTOR_CLASS_COUNT]; /* cycles per vector of lanes */
+    sim_ratio_t passes[SIM_VECTOR_CLASS_COUNT]; /* cycles per vector of lanes; 0: never submitted */
     sim_clock_t clock;
 } sim_vector_spec_t;
 

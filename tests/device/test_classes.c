@@ -331,6 +331,30 @@ Test(classes, what_the_cores_lack_is_refused_by_name) {
     rig_close(&rig);
 }
 
+/* vector.passes.* = 0: the engine has no such functions. */
+Test(classes, a_program_goes_where_its_functions_are) {
+    rig_t rig;
+    rig_open(&rig, "vector.passes.transcendental=0,class vec.vector.passes.transcendental=2",
+             (dev_chip_options_t){0});
+    uint64_t exp = load(&rig, ".program exp\n" HEAD ".queue vector0\nv_unary.exp dst=x src0=x\n").value[0];
+    uint64_t pow = load(&rig, ".program pow\n" HEAD ".queue vector0\n"
+                              "v_binary.add.pow dst=x src0=x src1=x src2=x\n").value[0];
+    cr_assert_eq(time_of(&rig, exp, 1, 0, 0), time_of(&rig, exp, 1, 2, 0));
+    expect_refusal(&rig, launch(&rig, exp, 1, 1, 0), SIM_ERROR_UNSUPPORTED,
+                   "cores 0 to 0 (class cube) cannot run exp: queue vector0 insn 0");
+    expect_refusal(&rig, launch(&rig, exp, 1, 1, 0), SIM_ERROR_UNSUPPORTED,
+                   "lacks functions of class transcendental (vector.passes.transcendental = 0)");
+    expect_refusal(&rig, launch(&rig, pow, 1, 1, 0), SIM_ERROR_UNSUPPORTED, "transcendental");
+    cr_assert_eq(launch(&rig, pow, 1, 0, 0).status, SIM_OK);
+    rig_close(&rig);
+    rig_open(&rig, "vector.passes.reduce=0,class vec.vector.passes.alu=0", (dev_chip_options_t){0});
+    expect_refusal(&rig, load(&rig, ".program both\n" HEAD ".ap r sram f32 base=0 dims=[40:1]\n"
+                                    ".queue vector0\nv_unary.relu dst=x src0=x\n"
+                                    "v_reduce.add dst=r src0=x\n"),
+                   SIM_ERROR_UNSUPPORTED, "both: no core of this chip runs it");
+    rig_close(&rig);
+}
+
 Test(classes, a_program_that_no_class_runs_is_refused_at_load_with_each_reason) {
     rig_t rig;
     rig_open(&rig, NULL, (dev_chip_options_t){0});

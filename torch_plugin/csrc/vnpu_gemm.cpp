@@ -83,6 +83,11 @@ Outcome product_of_type(OpCall &call, const at::Tensor &left, const at::Tensor &
     return gemm(call, out, left, right, added, alpha, beta);
 }
 
+bool has_fused_attention(at::ScalarType type) {
+    KernelLock lock;
+    return kern_has_attention(lock.context(), to_dtype(type));
+}
+
 // Chosen per call: the fused kernel serves what it can and autograd does not need; the composite
 // serves the rest.
 int64_t choose_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
@@ -109,7 +114,8 @@ int64_t choose_attention(const at::Tensor &query, const at::Tensor &key, const a
         (!is_causal && (mask->dim() == 2 || mask->dim() == 4) &&
          (mask->scalar_type() == at::kBool || mask->scalar_type() == at::kFloat ||
           mask->scalar_type() == query.scalar_type()));
-    if (fits && mask_fits && context.userEnabledFlashSDP()) {
+    if (fits && mask_fits && context.userEnabledFlashSDP() &&
+        has_fused_attention(query.scalar_type())) {
         return static_cast<int64_t>(at::SDPBackend::flash_attention);
     }
     return context.userEnabledMathSDP() ? math : static_cast<int64_t>(at::SDPBackend::error);
