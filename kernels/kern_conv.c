@@ -366,9 +366,12 @@ static kern_slide_t slide_of(const kern_conv_t *call, const kern_conv_shape_t *s
     return slide;
 }
 
-/* Whether the vector unit is faster than products with one column each. */
-static bool is_slide(const vnpu_machine_t *machine, const kern_conv_shape_t *s,
+/* Whether the vector unit, of the class of cores that has the most of it, is faster than products with one
+ * column each. */
+static bool is_slide(const kern_context_t *context, const kern_conv_shape_t *s,
                      const kern_slide_t *slide) {
+    const vnpu_machine_t *machine = &context->machine;
+    const vnpu_machine_t *vector = &context->class_machine[kern_class_for(context, VNPU_DTYPE_NONE)];
     bool is_possible = s->size[CONV_C] == 1 && s->size[CONV_N] == 1 && s->size[CONV_G] > 1 &&
                        kern_dtype_is_float(s->in_dtype) &&
                        kern_conv_positions(s) <= KERN_SLIDE_POSITIONS;
@@ -379,7 +382,16 @@ static bool is_slide(const vnpu_machine_t *machine, const kern_conv_shape_t *s,
                        ? kern_cost_matrix(machine, s->in_dtype, 1, k, pixels, 1, k, pixels)
                        : kern_cost_matrix(machine, s->in_dtype, pixels, k, 1, pixels, k, 1);
     uint64_t products = kern_ceil_div((uint64_t)s->size[CONV_G] * one, machine->workers);
-    return kern_slide_cycles(machine, slide) < products;
+    uint64_t mhz = machine->core_clock_hz / 1000000, vector_mhz = vector->core_clock_hz / 1000000;
+    return kern_slide_cycles(vector, slide) * mhz < products * vector_mhz;
+}
+
+static vnpu_status_t run_slide(kern_context_t *context, vnpu_stream_t stream,
+                               const kern_slide_t *slide) {
+    uint32_t before = kern_class_enter(context, VNPU_DTYPE_NONE);
+    vnpu_status_t status = kern_slide(context, stream, slide, "depthwise");
+    kern_class_leave(context, before);
+    return status;
 }
 
 static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
@@ -406,8 +418,14 @@ static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
     read_sizes(call, &shape);
     read_strides(call, &shape);
     kern_slide_t slide = slide_of(call, &shape);
-    if (is_slide(&context->machine, &shape, &slide))
-        return kern_slide(context, stream, &slide, "depthwise");
+    if (is_slide(context, &shape, &slide)) return run_slide(context, stream, &slide);
+    if (kern_lacks_activation(context, call->activation)) {
+        kern_conv_t plain = *call;
+        plain.activation = KERN_ACT_NONE;
+        status = run_conv(context, stream, &plain);
+        return status != VNPU_OK ? status
+                                 : kern_activate(context, stream, &call->out, call->activation);
+    }
     skip_elements(&shape);
     /* A compiler's rule counts rows and columns. */
     if (kern_profile_of(&context->machine)->plan_conv == NULL) flatten(&shape);

@@ -292,23 +292,20 @@ static vnpu_status_t run_empty_sum(kern_context_t *context, vnpu_stream_t stream
     return kern_pointwise(context, stream, &p);
 }
 
-static vnpu_status_t run_gemm(kern_context_t *context, vnpu_stream_t stream,
-                              const kern_gemm_t *call);
+bool kern_lacks_activation(const kern_context_t *context, kern_activation_t activation) {
+    kern_class_t function = kern_class_unary(kern_gemm_activation(activation));
+    return activation != KERN_ACT_NONE && !kern_has_functions(&context->machine, function);
+}
 
-/* The class of the matrix engine has no such functions: out = act(out) follows, on the class that has. */
-static vnpu_status_t run_in_two(kern_context_t *context, vnpu_stream_t stream,
-                                const kern_gemm_t *call) {
-    kern_gemm_t plain = *call;
-    plain.activation = KERN_ACT_NONE;
-    vnpu_status_t status = run_gemm(context, stream, &plain);
-    if (status != VNPU_OK) return status;
+vnpu_status_t kern_activate(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
+                            kern_activation_t activation) {
     kern_pointwise_t p = {
-        .name = "gemm_activation",
-        .out = call->out,
+        .name = "activation",
+        .out = *out,
         .num_inputs = 1,
-        .input = {call->out},
+        .input = {*out},
         .num_nodes = 1,
-        .node = {{KERN_NODE_UNARY, kern_gemm_activation(call->activation), {KERN_INPUT(0), 0, 0}}}};
+        .node = {{KERN_NODE_UNARY, kern_gemm_activation(activation), {KERN_INPUT(0), 0, 0}}}};
     return kern_pointwise(context, stream, &p);
 }
 
@@ -321,9 +318,13 @@ static vnpu_status_t run_gemm(kern_context_t *context, vnpu_stream_t stream,
     const kern_tensor_t *o = &call->out;
     bool has_c = call->c.address != 0 && call->beta != 0;
     if (call->a.size[call->a.ndims - 1] == 0) return run_empty_sum(context, stream, call, has_c);
-    kern_class_t act = kern_class_unary(kern_gemm_activation(call->activation));
-    if (call->activation != KERN_ACT_NONE && !kern_has_functions(&context->machine, act))
-        return run_in_two(context, stream, call);
+    if (kern_lacks_activation(context, call->activation)) {
+        kern_gemm_t plain = *call;
+        plain.activation = KERN_ACT_NONE;
+        status = run_gemm(context, stream, &plain);
+        return status != VNPU_OK ? status
+                                 : kern_activate(context, stream, &call->out, call->activation);
+    }
     kern_gemm_shape_t shape = {.size = {o->ndims == 3 ? o->size[0] : 1, o->size[o->ndims - 1],
                                         o->size[o->ndims - 2], call->a.size[call->a.ndims - 1]},
                                .a_dtype = call->a.dtype,

@@ -53,6 +53,12 @@ uint32_t kern_class_for(const kern_context_t *context, vnpu_dtype_t matrix_dtype
 /* What launches of this context say: 0 on a chip with one class. */
 uint32_t kern_launch_class(const kern_context_t *context);
 
+/* Whether the class at work has no functions for an activation: out = act(out) then follows as a program of
+ * its own, on the class that has them. */
+bool kern_lacks_activation(const kern_context_t *context, kern_activation_t activation);
+vnpu_status_t kern_activate(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
+                            kern_activation_t activation) __attribute__((warn_unused_result));
+
 /* Sets the detail text and returns `status`. */
 vnpu_status_t kern_fail(kern_context_t *context, vnpu_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4), warn_unused_result));

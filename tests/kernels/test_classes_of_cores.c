@@ -67,6 +67,32 @@ Test(classes_of_cores, an_activation_moves_to_the_class_that_has_it) {
     }
 }
 
+Test(classes_of_cores, so_does_that_of_a_convolution) {
+    static const int64_t in[4] = {1, 3, 9, 9}, weight[4] = {5, 3, 3, 3}, out[4] = {1, 5, 7, 7};
+    float got[2][245];
+    for (int i = 0; i < 2; i++) {
+        kern_context_t *context = open_chip(i == 0 ? NULL : DRAIN);
+        kern_conv_t call = {.out = test_tensor(VNPU_F32, 4, out),
+                            .in = test_tensor(VNPU_F32, 4, in),
+                            .weight = test_tensor(VNPU_F32, 4, weight),
+                            .stride = {1, 1},
+                            .dilation = {1, 1},
+                            .groups = 1,
+                            .activation = KERN_ACT_TANH};
+        for (int64_t e = 0; e < test_numel(&call.in); e++)
+            test_set(&call.in, e, (double)(e * 7 % 23) / 8 - 1.3);
+        for (int64_t e = 0; e < test_numel(&call.weight); e++)
+            test_set(&call.weight, e, (double)(e * 5 % 19) / 8 - 1.1);
+        test_ok(context, kern_conv(context, 0, &call), "conv");
+        cr_assert_eq(shim_last_launch()->core_mask[0], i == 0 ? 1 : 0xe);
+        for (int64_t e = 0; e < 245; e++)
+            got[i][e] = (float)test_get(&call.out, e);
+        test_release(&call.out), test_release(&call.in), test_release(&call.weight);
+        close_chip(context);
+    }
+    cr_assert_eq(memcmp(got[0], got[1], sizeof got[0]), 0);
+}
+
 Test(classes_of_cores, vector_families_go_where_all_functions_are) {
     /* The draining engine is the wider one. */
     kern_context_t *context = open_chip(DRAIN ",vector.lanes=64");

@@ -35,12 +35,8 @@ py::list rates(const uint32_t *numerators, const uint32_t *denominators, int cou
     return out;
 }
 
-py::dict machine_dict() {
-    const vnpu_machine_t *chip = nullptr;
-    {
-        py::gil_scoped_release no_gil;
-        chip = &machine();
-    }
+// The chip as cores of one class see it.
+py::dict class_dict(const vnpu_machine_t *chip) {
     py::dict out;
 #define VNPU_FIELD(name) out[#name] = chip->name
     VNPU_FIELD(cores);
@@ -83,10 +79,34 @@ py::dict machine_dict() {
     VNPU_FIELD(link_bytes_per_s);
     VNPU_FIELD(link_latency_ps);
     VNPU_FIELD(config_hash);
+    VNPU_FIELD(num_classes);
+    VNPU_FIELD(class_index);
+    VNPU_FIELD(first_core);
+    VNPU_FIELD(chip_cores);
 #undef VNPU_FIELD
     out["matrix_rate"] = rates(chip->matrix_rate_num, chip->matrix_rate_den, 16); // by vnpu_dtype_t
     out["vector_passes"] = rates(chip->vector_passes_num, chip->vector_passes_den, 8);
     out["name"] = std::string(chip->name);
+    out["class_name"] = std::string(chip->class_name);
+    return out;
+}
+
+// The first class, and every class under "classes".
+py::dict machine_dict() {
+    std::vector<vnpu_machine_t> classes;
+    {
+        py::gil_scoped_release no_gil;
+        classes.resize(machine().num_classes);
+        for (size_t c = 0; c < classes.size(); ++c) {
+            check(vnpu_device_class(0, static_cast<uint32_t>(c), &classes[c]), "reading a class of cores");
+        }
+    }
+    py::dict out = class_dict(&classes[0]);
+    py::list all;
+    for (const vnpu_machine_t &one : classes) {
+        all.append(class_dict(&one));
+    }
+    out["classes"] = all;
     return out;
 }
 

@@ -31,17 +31,21 @@ class Peaks:
 
 
 def peaks_of(machine: dict[str, Any]) -> Peaks:
-    workers, clock = int(machine["workers"]), int(machine["core_clock_hz"])
-    cells = int(machine["matrix_rows"]) * int(machine["matrix_cols"]) * workers
-    cells *= int(machine.get("matrix_step", 1)) * int(machine.get("matrix_count", 1))
-    flops = {}
-    for code, name in SHORT_NAMES.items():
-        num, den = machine["matrix_rate"][code]
-        if num and den:
-            flops[name] = 2.0 * cells * clock * num / den
+    """All classes of cores together: `machine["classes"]`, or the one that `machine` is."""
+    flops: dict[str, float] = {}
+    vector = 0.0
+    for cores in machine.get("classes") or [machine]:
+        workers, clock = int(cores["workers"]), int(cores["core_clock_hz"])
+        cells = int(cores["matrix_rows"]) * int(cores["matrix_cols"]) * workers
+        cells *= int(cores.get("matrix_step", 1)) * int(cores.get("matrix_count", 1))
+        for code, name in SHORT_NAMES.items():
+            num, den = cores["matrix_rate"][code]
+            if num and den:
+                flops[name] = flops.get(name, 0.0) + 2.0 * cells * clock * num / den
+        vector += int(cores["vector_lanes"]) * workers * clock
     return Peaks(
         matrix_flops=flops,
-        vector_elems=float(int(machine["vector_lanes"]) * workers * clock),
+        vector_elems=vector,
         dram_bytes=float(machine["dram_bytes_per_s"]),
         link_bytes=float(machine["link_bytes_per_s"]),
     )

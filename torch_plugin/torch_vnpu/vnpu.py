@@ -101,12 +101,13 @@ class device_of(device):
 
 
 class DeviceProperties:
-    """The chip of the configuration; every field of the driver's machine description is an attribute."""
+    """The chip of the configuration; every field of the driver's machine description is an attribute, of its first class of cores;
+    `classes` has one dictionary for each."""
 
     def __init__(self, machine: dict[str, Any]) -> None:
         self.__dict__.update(machine)
         self.total_memory = machine["dram_bytes"]
-        self.multi_processor_count = machine["workers"]
+        self.multi_processor_count = sum(cores["workers"] for cores in machine["classes"])
 
     def __repr__(self) -> str:
         return (
@@ -343,8 +344,8 @@ def seed_all() -> None:
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """Types that torch.autocast may take: the short floats that the matrix units of this chip multiply."""
-    rates = _C._machine()["matrix_rate"]  # by type code of the instruction set
-    return [dtype for dtype, code in ((torch.bfloat16, 2), (torch.float16, 3)) if rates[code][0] > 0]
+    rates = [cores["matrix_rate"] for cores in _C._machine()["classes"]]  # by type code of the instruction set
+    return [dtype for dtype, code in ((torch.bfloat16, 2), (torch.float16, 3)) if any(rate[code][0] > 0 for rate in rates)]
 
 
 # --- plumbing ----------------------------------------------------------------------------------------------------------
