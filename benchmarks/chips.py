@@ -156,17 +156,34 @@ def _peak(chip: Chip, dtype: str) -> str:
     return f"{peak[0]:.4g}" if peak else "refused"
 
 
+def classes_of(keys: dict[str, str]) -> list[tuple[str, dict[str, str]]]:
+    """Name and keys of each class of cores: what a [class NAME] section sets, over the chip's own. The first has no name."""
+    classes = [("", keys)]
+    for name in dict.fromkeys(key.split(".")[0] for key in keys if key.startswith("class ")):
+        own = {key.partition(".")[2]: value for key, value in keys.items() if key.startswith(f"{name}.")}
+        cores = {"grid.cores": own.pop("count"), "grid.workers": own.pop("workers", "0")}
+        classes.append((name.removeprefix("class "), keys | own | cores))
+    return classes
+
+
+def _core_cells(k: dict[str, str]) -> list[str]:
+    workers = k["grid.cores"] if k["grid.workers"] == "0" else f"{k['grid.workers']} of {k['grid.cores']}"
+    array = f"{k['matrix.count']} x {k['matrix.rows']} x {k['matrix.cols']} x {k['matrix.step']}, {k['matrix.dataflow'].replace('_', ' ')}"
+    has_array = k["matrix.count"] != "0"
+    return [workers, k["core.clock"], array if has_array else "none", k["vector.lanes"],
+            f"{k['sram.bytes']} + {k['acc.bytes']}" if has_array else k["sram.bytes"]]  # fmt: skip
+
+
 def machine_rows(chips: list[Chip]) -> list[list[str]]:
+    """A row for each class of cores."""
     rows = []
     for chip in chips:
         k = chip["keys"]
-        workers = k["grid.cores"] if k["grid.workers"] == "0" else f"{k['grid.workers']} of {k['grid.cores']}"
-        rows.append([
-            chip["name"], workers, k["core.clock"],
-            f"{k['matrix.count']} x {k['matrix.rows']} x {k['matrix.cols']} x {k['matrix.step']}, {k['matrix.dataflow'].replace('_', ' ')}",
-            k["vector.lanes"], f"{k['sram.bytes']} + {k['acc.bytes']}", k["noc.type"],
-            f"{chip['dram_gb_s']:.4g} GB/s, {k['dram.bytes']}, {k['dram.standard']}",
-        ])  # fmt: skip
+        shared = [k["noc.type"], f"{chip['dram_gb_s']:.4g} GB/s, {k['dram.bytes']}, {k['dram.standard']}"]
+        classes = classes_of(k)
+        for name, keys in classes:
+            label = chip["name"] if len(classes) == 1 else f"{chip['name']}: {name or k['grid.class']}"
+            rows.append([label, *_core_cells(keys), *(shared if not name else ["", ""])])
     return rows
 
 

@@ -171,6 +171,7 @@ static void chip_module_load(dev_chip_t *chip, chip_client_t *client, const vnpu
     }
     client->module[index] = (chip_module_t){.program = program};
     completion->value[0] = index + 1;
+    completion->value[1] = program->class_mask;
 }
 
 static void chip_module_unload(chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {

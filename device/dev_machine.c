@@ -43,6 +43,7 @@ static void read_core(dev_class_t *cls, const sim_config_t *config) {
     cls->sram_banks = sim_bank_spec_of_sram(config);
     cls->acc_banks = sim_bank_spec_of_acc(config);
     cls->has_matrix = sim_config_u64(config, "matrix.count") > 0;
+    if (!cls->has_matrix) cls->acc_bytes = 0; /* results of a matrix engine have no place */
     sim_energy_table_init(config, &cls->energy);
 }
 

@@ -24,7 +24,7 @@ typedef struct dev_class {
     uint32_t first_core, cores, workers; /* workers compute: the first ones */
     sim_clock_t core_clock;
     uint32_t issue_cycles, semaphore_cycles, instance_cycles;
-    bool has_matrix; /* matrix.count > 0: a matrix engine and its queue */
+    bool has_matrix; /* matrix.count > 0: a matrix engine, its queue and an accumulator */
     sim_matrix_spec_t matrix;
     sim_ratio_t matrix_rate[VNPU_DTYPE_COUNT]; /* num 0: the array lacks the type; all are 0 without a matrix engine */
     uint32_t matrix_f32_pieces; /* bf16 pieces of an f32 operand, by matrix.f32; 1: native or bf16x1 */

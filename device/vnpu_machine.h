@@ -56,6 +56,7 @@ typedef struct vnpu_machine {
     uint32_t matrix_f32_pieces;    /* loads of one f32 operand; 0 means 1 */
     uint32_t layout_tile[2];  /* rows, columns: tensors are stored in whole tiles; 0 means 1 */
     uint32_t mapping_profile; /* vnpu_mapping_profile_t */
+    /* A class without matrix engine has matrix_rows, matrix_cols, every matrix_rate_num and acc_bytes 0. */
     uint32_t num_classes, class_index; /* classes of the chip, at least 1; which one this is */
     uint32_t first_core, chip_cores;   /* number of the class's first core; cores of all classes */
     char class_name[32];

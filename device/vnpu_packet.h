@@ -32,7 +32,7 @@ typedef enum vnpu_packet_type {
     VNPU_PACKET_FILL = 5,          /* fill */
     VNPU_PACKET_ALLOC = 6,         /* mem; completion.value[0] = address */
     VNPU_PACKET_FREE = 7,          /* mem */
-    VNPU_PACKET_MODULE_LOAD = 8,   /* copy.bytes of image, payload in (chunks like a copy); completion.value[0] = module */
+    VNPU_PACKET_MODULE_LOAD = 8,   /* copy.bytes of image, payload in (chunks like a copy); value = module, mask of classes that can run it */
     VNPU_PACKET_MODULE_UNLOAD = 9, /* mem.address = module */
     VNPU_PACKET_EVENT_RECORD = 10, /* completion.end_ps is the event's time */
     VNPU_PACKET_EVENT_WAIT = 11,   /* mem.bytes = seq of the record waited for */

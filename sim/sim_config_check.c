@@ -107,9 +107,11 @@ static void check_unused_matrix(const sim_config_t *config, uint32_t class, cons
     size_t count;
     const sim_key_t *keys = sim_schema(&count);
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(keys[i].section, "matrix") != 0 || strcmp(keys[i].name, "count") == 0) continue;
+        bool is_matrix = strcmp(keys[i].section, "matrix") == 0;
+        bool is_other = !is_matrix && strcmp(keys[i].section, "acc") != 0;
+        if (is_other || strcmp(keys[i].name, "count") == 0) continue;
         char name[SIM_KEY_LABEL_BYTES];
-        (void)snprintf(name, sizeof name, "matrix.%s", keys[i].name);
+        (void)snprintf(name, sizeof name, "%s.%s", keys[i].section, keys[i].name);
         if (sim_config_class_sets(config, class, name))
             sim_problems_add(problems, "%s: %s has no effect: matrix.count = 0", origin, name);
     }
@@ -417,10 +419,14 @@ static void write_cores(const sim_config_t *config, FILE *stream) {
 
 static void write_memories(const sim_config_t *config, FILE *stream) {
     double clock = (double)get(config, "core.clock");
-    (void)fprintf(
-        stream, "scratchpad %9.4g GB/s a core, %s; accumulator %.4g GB/s, %s\n",
-        (double)sram_bytes_per_cycle(config) * clock / 1e9, sim_config_text(config, "sram.bytes"),
-        (double)acc_bytes_per_cycle(config) * clock / 1e9, sim_config_text(config, "acc.bytes"));
+    (void)fprintf(stream, "scratchpad %9.4g GB/s a core, %s",
+                  (double)sram_bytes_per_cycle(config) * clock / 1e9,
+                  sim_config_text(config, "sram.bytes"));
+    if (get(config, "matrix.count") > 0)
+        (void)fprintf(stream, "; accumulator %.4g GB/s, %s",
+                      (double)acc_bytes_per_cycle(config) * clock / 1e9,
+                      sim_config_text(config, "acc.bytes"));
+    (void)fputc('\n', stream);
     (void)fprintf(stream,
                   "DMA       %10.4g GB/s an engine, %s engines a core; core port %.4g GB/s\n",
                   per_s(config, "dma.bytes_per_cycle", "core.clock") / 1e9,

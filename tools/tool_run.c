@@ -90,20 +90,38 @@ static bool order_args(run_chip_t *run, const dev_program_t *program, const run_
     return true;
 }
 
-static bool load_module(run_chip_t *run, const void *image, size_t bytes, uint32_t *out_module) {
+static bool load_module(run_chip_t *run, const void *image, size_t bytes, uint32_t *out_module, uint32_t *out_class_mask) {
     vnpu_packet_t packet = {.type = VNPU_PACKET_MODULE_LOAD, .slots = 1};
     packet.u.copy = (vnpu_packet_copy_t){.bytes = bytes, .total = bytes};
     vnpu_completion_t completion;
     if (!step(run, &packet, image, NULL, &completion)) return false;
     *out_module = (uint32_t)completion.value[0];
+    *out_class_mask = (uint32_t)completion.value[1];
     return true;
 }
 
-static bool launch(run_chip_t *run, const run_spec_t *spec, const dev_program_t *program, uint32_t module) {
+/* The class of cores that the program runs on; class_mask: those that can. */
+static bool choose_class(run_chip_t *run, const run_spec_t *spec, uint32_t class_mask, uint32_t *out_class) {
+    uint32_t count = sim_config_classes(run->config), first = 0;
+    *out_class = (uint32_t)__builtin_ctz(class_mask);
+    for (uint32_t c = 0; c < count; c++) {
+        uint64_t cores = sim_config_u64(sim_config_class(run->config, c), "grid.cores");
+        if (spec->core_class != NULL && strcmp(spec->core_class, sim_config_class_name(run->config, c)) == 0) {
+            *out_class = c;
+            return true;
+        }
+        if (spec->core_class == NULL && first < 64 && (spec->core_mask >> first) != 0) *out_class = c;
+        first += (uint32_t)cores;
+    }
+    if (spec->core_class == NULL) return true;
+    return sim_error_set(&run->err, SIM_ERROR_NOT_FOUND, "--core-class %s: this chip has no class of that name", spec->core_class) == SIM_OK;
+}
+
+static bool launch(run_chip_t *run, const run_spec_t *spec, const dev_program_t *program, uint32_t module, uint32_t core_class) {
     vnpu_packet_t packet[VNPU_MAX_PACKET_SLOTS] = {{.type = VNPU_PACKET_KERNEL, .flags = VNPU_PACKET_BARRIER}};
     uint32_t num_args = program->header.num_args;
     packet[0].slots = (uint16_t)(1 + (num_args + 7) / 8);
-    packet[0].u.kernel = (vnpu_packet_kernel_t){.module = module, .num_args = (uint16_t)num_args,
+    packet[0].u.kernel = (vnpu_packet_kernel_t){.module = module, .num_args = (uint16_t)num_args, .core_class = (uint16_t)(core_class + 1),
                                                 .grid = {spec->grid[0], spec->grid[1]}, .core_mask = spec->core_mask};
     uint64_t args[VNPU_MAX_ARGS] = {0};
     if (!order_args(run, program, spec, args)) return false;
@@ -121,13 +139,13 @@ static bool profile(run_chip_t *run, bool is_start, bool with_slices, uint64_t *
     return true;
 }
 
-static bool print_profile(run_chip_t *run, const run_spec_t *spec, uint64_t bytes) {
+static bool print_profile(run_chip_t *run, const run_spec_t *spec, uint64_t bytes, uint32_t core_class) {
     uint8_t *blob = malloc(bytes);
     vnpu_packet_t packet = {.type = VNPU_PACKET_BLOB_READ, .slots = 1};
     packet.u.copy = (vnpu_packet_copy_t){.device = VNPU_BLOB_PROFILE, .bytes = bytes, .total = bytes};
     vnpu_completion_t completion;
     bool is_ok = blob != NULL && step(run, &packet, NULL, blob, &completion);
-    if (is_ok) run_print(spec, blob, sim_config_u64(run->config, "core.clock"));
+    if (is_ok) run_print(spec, blob, sim_config_u64(sim_config_class(run->config, core_class), "core.clock"));
     free(blob);
     return is_ok;
 }
@@ -156,14 +174,14 @@ static bool write_out(run_chip_t *run, const run_spec_t *spec, const dev_program
 }
 
 static bool run_program(run_chip_t *run, run_spec_t *spec, const void *image, size_t bytes, const dev_program_t *program) {
-    uint32_t module = 0;
+    uint32_t module = 0, class_mask = 0, core_class = 0;
     uint64_t blob_bytes = 0;
-    if (!load_module(run, image, bytes, &module)) return false;
+    if (!load_module(run, image, bytes, &module, &class_mask) || !choose_class(run, spec, class_mask, &core_class)) return false;
     for (uint32_t i = 0; i < spec->num_args; i++) {
         if (!prepare_arg(run, &spec->arg[i])) return false;
     }
-    if (!profile(run, true, spec->with_slices, &blob_bytes) || !launch(run, spec, program, module)) return false;
-    if (!profile(run, false, false, &blob_bytes) || !print_profile(run, spec, blob_bytes)) return false;
+    if (!profile(run, true, spec->with_slices, &blob_bytes) || !launch(run, spec, program, module, core_class)) return false;
+    if (!profile(run, false, false, &blob_bytes) || !print_profile(run, spec, blob_bytes, core_class)) return false;
     for (uint32_t i = 0; i < spec->num_outs; i++) {
         if (!write_out(run, spec, program, &spec->out[i])) return false;
     }
@@ -227,6 +245,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case 'o': spec->overrides = arg; break;
     case 'g': read_grid(state, spec, arg); break;
     case 'm': spec->core_mask = strtoull(arg, NULL, 0); break;
+    case 'k': spec->core_class = arg; break;
     case 'a': add_arg(state, spec, arg); break;
     case 'O':
         if (spec->num_outs == VNPU_MAX_ARGS) argp_error(state, "more than %u outputs", VNPU_MAX_ARGS);
@@ -251,7 +270,8 @@ static const struct argp_option options[] = {
     {"config", 'c', "NAME", 0, "Chip: a name in configs/ or a path (default: VNPU_CONFIG or default)", 0},
     {"option", 'o', "KEY=VALUE,...", 0, "Override keys of the configuration", 0},
     {"grid", 'g', "X[,Y]", 0, "Instances (default 1)", 0},
-    {"core-mask", 'm', "MASK", 0, "Cores that take instances (default: all workers)", 0},
+    {"core-mask", 'm', "MASK", 0, "Cores that take instances (default: all workers of the class)", 0},
+    {"core-class", 'k', "CLASS", 0, "Class of cores, by name (default: that of the mask, or the first that can run the program)", 0},
     {"arg", 'a', "NAME=VALUE", 0, "in:FILE (a buffer with the file's bytes), zero:BYTES, f32:VALUE, i64:VALUE; NAME or number", 0},
     {"out", 'O', "NAME=FILE", 0, "Write a buffer argument to a file afterwards", 0},
     {"json", 'j', NULL, 0, "Print JSON instead of tables", 0},

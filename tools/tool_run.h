@@ -20,6 +20,7 @@ typedef struct run_spec {
     const char *program, *config, *overrides;
     uint32_t grid[2];
     uint64_t core_mask;
+    const char *core_class; /* name; NULL: that of the mask, or the first that can */
     run_arg_t arg[VNPU_MAX_ARGS];
     uint32_t num_args;
     run_out_t out[VNPU_MAX_ARGS];

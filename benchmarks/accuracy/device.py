@@ -435,15 +435,16 @@ class Device:
         call.k, call.v = (self.tensor([batch, kv_heads or heads, kv_seq or seq, dim], dtype) for _ in range(2))
         return self.launch("kern_attention", call)
 
-    def text(self, source: str, args: Sequence[int | str] = (), grid: Sequence[int] = (1, 1)) -> dict[str, Any]:
-        """A text program. args: a number of bytes to allocate for a pointer argument."""
+    def text(self, source: str, args: Sequence[int | str] = (), grid: Sequence[int] = (1, 1),
+             core_class: int = 0) -> dict[str, Any]:  # fmt: skip
+        """A text program. args: a number of bytes to allocate for a pointer argument. core_class: class + 1, 0: the first that can."""
         module = ctypes.c_uint64()
         self._check(
             self._driver.vnpu_module_load_text(0, source.encode(), b"accuracy", ctypes.byref(module)),
             "vnpu_module_load_text",
         )
         values = (ctypes.c_uint64 * max(len(args), 1))(*[self._alloc(max(int(a), ALIGNMENT)) for a in args])
-        config = LaunchConfig(size=ctypes.sizeof(LaunchConfig), core_mask=0, stream=0)
+        config = LaunchConfig(size=ctypes.sizeof(LaunchConfig), core_mask=0, stream=0, core_class=core_class)
         config.grid[0], config.grid[1] = grid
         try:
             return self.timed(

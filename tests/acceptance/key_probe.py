@@ -124,6 +124,23 @@ GATHER = """
   dma_copy dst=out_far src0=rows wait=done
 """
 
+# What the simplest vector engine has.
+PLAIN = """
+.program plain
+.arg out out
+.sem done
+.sram 16*1024
+.ap row  sram f32 dims=[4:256, 256:1]
+.ap far  dram f32 arg=out dims=[4:256, 256:1]
+.queue vector0
+  v_binary.add dst=row src0=row src1=row
+  v_binary.mul dst=row src0=row src1=row
+  v_unary.copy dst=row src0=row
+  v_unary.relu dst=row src0=row signal=done
+.queue dma0
+  dma_copy dst=far src0=row wait=done
+"""
+
 # Every class of vector work, lane-filling rows and short ones, a column, and row sums; matrix products of partial and whole folds.
 UNITS = """
 .program units
@@ -180,19 +197,37 @@ class Probe(Device):
             except RefusedError as error:
                 self.numbers["refused"] = [*self.numbers.get("refused", []), len(str(error))]
 
-    def programs(self) -> None:
+    def classes(self) -> int:
+        """Classes of cores."""
+        machine = ctypes.create_string_buffer(16 * KI)
+        count = 0
+        while self._driver.vnpu_device_class(0, ctypes.c_uint32(count), machine) == 0:
+            count += 1
+        return count
+
+    def on_each_class(self) -> None:
+        """The programs once more, on every class that can run them: by itself each goes to the first."""
+        count = self.classes()
+        for core_class in range(1, count + 1) if count > 1 else ():
+            try:
+                self.programs(core_class)
+            except RefusedError as error:
+                self.numbers["refused"] = [*self.numbers.get("refused", []), core_class, len(str(error))]
+
+    def programs(self, core_class: int = 0) -> None:
         for rows, elems, stride, step in WALKS:
             for load, store in (("dma_copy", ""), ("dma_transpose", ""), ("dma_copy", "acc")):
                 text = WALK.format(
                     rows=rows, elems=elems, stride=stride // 4, step=step // 4, tiles=12, load=load, store=store
                 )
-                self.text(text, [rows * stride + 300 * step + 4 * KI] * 2, (4, 1))
+                self.text(text, [rows * stride + 300 * step + 4 * KI] * 2, (4, 1), core_class)
         for stride in (16 * KI, MI, 12352):
-            self.text(MIXED.format(stride=stride // 4), [4 * stride + 64 * KI], (2, 1))
-            self.text(CROSS.format(stride=stride // 4), [4 * stride + 64 * KI] * 2, (2, 1))
-        self.text(SHORT, [64 * KI] * 2)
-        self.text(GATHER, [2048 * 256, 4 * KI])
-        self.text(UNITS, [16 * KI])
+            self.text(MIXED.format(stride=stride // 4), [4 * stride + 64 * KI], (2, 1), core_class)
+            self.text(CROSS.format(stride=stride // 4), [4 * stride + 64 * KI] * 2, (2, 1), core_class)
+        rest = ((SHORT, [64 * KI] * 2), (PLAIN, [16 * KI]), (GATHER, [2048 * 256, 4 * KI]), (UNITS, [16 * KI]))
+        for text, args in rest:
+            self.text(text, args, core_class=core_class)
+            self._check(self._driver.vnpu_device_synchronize(0), "synchronize")
 
     def host(self) -> None:
         """The command path, the link and the host's calls: what they take shows in the host's clock and in every launch's times."""
@@ -268,6 +303,7 @@ def main() -> int:
     probe = Probe()
     probe.kernels()
     probe.programs()
+    probe.on_each_class()
     probe.host()
     print(json.dumps(probe.finish()))
     return 0

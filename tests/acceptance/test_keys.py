@@ -15,11 +15,11 @@ import pytest
 from chip import ROOT, TIMEOUT_S, clean_env, python, vnpu
 
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.ini"))
-WHOLE = ("default", "tiny")  # every key of these; of the others every SPOT-th
+WHOLE = ("default", "tiny")  # every key of these; of the others every SPOT-th, and every key of a class of cores
 SPOT = 40
 
 # Text for the reader: no unit has it. They are asked for where they are shown.
-LABELS = ("chip.name", "chip.note", "dram.standard")
+LABELS = ("chip.name", "chip.note", "grid.class", "dram.standard")
 # Other keys that make the effect of one visible.
 COMPANIONS = {
     "cmd.hardware_queues": "cmd.fetch=20 us",  # the host submits slower than a queue decodes, else
@@ -137,9 +137,14 @@ class Chip:
         return "" if is_dead else summary
 
 
+def plain(key: str) -> str:
+    """The key of the sections that a class's key overrides: class tpc.vector.lanes -> vector.lanes."""
+    return re.sub(r"^class [^.]+\.", "", key)
+
+
 def others(key: str, text: str) -> list[str]:
     """Values near that of a key, likeliest effect first."""
-    choices = _choices().get(key)
+    choices = _choices().get(plain(key))
     if key in OTHERS:
         return OTHERS[key]
     if choices:
@@ -203,7 +208,8 @@ def test_every_key_has_an_effect(name, chips):
         }
     keys = [key for key in keys if key not in lacks]
     if name not in WHOLE:
-        keys = keys[CONFIGS.index(name) * 3 % SPOT :: SPOT]
+        of_classes = [key for key in keys if key != plain(key)]
+        keys = [*keys[CONFIGS.index(name) * 3 % SPOT :: SPOT], *of_classes]
     with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 2)) as pool:
         effects = dict(zip(keys, pool.map(chip.effect, keys)))
     assert [key for key, effect in effects.items() if not effect] == []

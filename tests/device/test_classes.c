@@ -20,10 +20,11 @@
     "vector.lanes = 32\nsram.bytes = 32 KiB\nsram.banks = 32\ndma.queues = 1\n"                    \
     "energy.vector.cast = 1000\n"
 #define HEAD                                                                                       \
-    ".sram 16384\n.acc 4096\n.ap a sram f32 base=0 dims=[16:16, 16:1]\n"                          \
-    ".ap b sram f32 base=1024 dims=[16:16, 16:1]\n.ap c acc f32 base=0 dims=[16:16, 16:1]\n"      \
+    ".sram 16384\n.ap a sram f32 base=0 dims=[16:16, 16:1]\n"                          \
+    ".ap b sram f32 base=1024 dims=[16:16, 16:1]\n"                                            \
     ".ap x sram f32 base=4096 dims=[40:32, 32:1]\n"
-#define PRODUCT ".program product\n" HEAD ".queue matrix0\nmm dst=c src0=a src1=b\n"
+#define ACC     ".acc 4096\n.ap c acc f32 base=0 dims=[16:16, 16:1]\n"
+#define PRODUCT ".program product\n" HEAD ACC ".queue matrix0\nmm dst=c src0=a src1=b\n"
 #define VECTOR  ".program vector\n" HEAD ".queue vector0\nv_unary.copy dst=x src0=x\n"
 
 typedef struct rig {
@@ -324,6 +325,9 @@ Test(classes, what_the_cores_lack_is_refused_by_name) {
     cr_assert_eq(launch(&rig, wide, 1, 0, 0).status, SIM_OK);
     expect_refusal(&rig, launch(&rig, wide, 1, 2, 0), SIM_ERROR_INVALID_IMAGE,
                    "needs 49152 bytes of SRAM, a core has 32768");
+    uint64_t acc = load(&rig, ".program acc\n" HEAD ACC ".queue vector0\nv_unary.copy dst=c src0=a\n").value[0];
+    expect_refusal(&rig, launch(&rig, acc, 1, 2, 0), SIM_ERROR_INVALID_IMAGE,
+                   "needs 4096 bytes of accumulator, a core has 0");
     uint64_t dma1 = load(&rig, ".program two\n.sram 64\n.ap x sram f32 dims=[8:1]\n"
                                ".queue dma1\ndma_fill dst=x value=1\n").value[0];
     expect_refusal(&rig, launch(&rig, dma1, 1, 2, 0), SIM_ERROR_INVALID_IMAGE,
@@ -376,7 +380,7 @@ Test(classes, a_program_that_no_class_runs_is_refused_at_load_with_each_reason) 
 Test(classes, a_program_of_one_class_runs_with_semaphores) {
     rig_t rig;
     rig_open(&rig, NULL, (dev_chip_options_t){0});
-    uint64_t both = load(&rig, ".program both\n.sem full\n.sem next\n" HEAD
+    uint64_t both = load(&rig, ".program both\n.sem full\n.sem next\n" HEAD ACC
                                ".queue dma0\ndma_fill dst=a value=0 signal=full\n"
                                "dma_fill dst=b value=0 wait=next signal=full\n"
                                ".queue matrix0\nsync wait=full signal=next\n"

@@ -153,6 +153,8 @@ Test(class, wrong_sections_say_why) {
         {"include = tiny.ini\n[class b]\ncount = 256\n", "", "257 cores together, at most 256"},
         {"include = tiny.ini\n[class b]\ncount = 1\nmatrix.count = 0\nmatrix.rows = 4\n", "",
          "class b: matrix.rows has no effect: matrix.count = 0"},
+        {"include = tiny.ini\n[class b]\ncount = 1\nmatrix.count = 0\nacc.bytes = 4 KiB\n", "",
+         "class b: acc.bytes has no effect: matrix.count = 0"},
         {"include = tiny.ini\n[class b]\ncount = 1\nmatrix.operands = broadcast\n",
          "matrix.overlap=false", "class b: matrix.overlap = false has no effect"},
         {"include = tiny.ini\n",
