@@ -309,11 +309,11 @@ class Device:
         return self._read_profile(ctypes.string_at(blob.value, size.value))
 
     def _read_profile(self, blob: bytes) -> dict[str, Any]:
-        """Sums over the launches; `causes_ps` are those of the first core's matrix engine."""
+        """Sums over the launches; `causes_ps` are those of the first matrix engine."""
         profile = profile_blob.parse(blob)
         total: dict[str, Any] = {"ps": 0, "launches": 0, "macs": 0, "padded_macs": 0, "dram_bytes": 0}
         causes = np.zeros(len(profile.causes), dtype=np.uint64)
-        matrix = profile.engines.index("core0.matrix")
+        matrix = next(i for i, name in enumerate(profile.engines) if name.endswith(".matrix"))
         for launch in profile.launches:
             if launch["record"] == profile_blob.NO_RECORD:
                 continue

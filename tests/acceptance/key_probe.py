@@ -148,7 +148,6 @@ UNITS = """
 .sem done
 .sem sums
 .sram 16*1024
-.acc 4096
 .ap row  sram f32 dims=[4:256, 256:1]
 .ap far  dram f32 arg=out dims=[4:256, 256:1]
 .ap red  sram f32 base=8192 dims=[4:1]

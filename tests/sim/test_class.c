@@ -206,7 +206,11 @@ Test(class, the_hash_follows_every_key_of_a_class) {
         (void)snprintf(override, sizeof override, "class vec.%s.%s=%s%s", keys[i].section,
                        keys[i].name, value,
                        strcmp(keys[i].name, "count") == 0 ? "" : ",class vec.matrix.count=1");
-        cr_assert_neq(hash_of(TWO, override), base, "%s", override);
+        sim_config_t *changed;
+        sim_status_t status = sim_config_parse(TWO, CONFIGS "own.ini", override, &changed, NULL);
+        if (status != SIM_OK) continue; /* it needs another key beside it */
+        cr_assert_neq(sim_config_hash(changed), base, "%s", override);
+        sim_config_destroy(changed);
         tried++;
     }
     cr_assert_gt(tried, 40);
