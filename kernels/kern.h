@@ -58,6 +58,8 @@ typedef struct kern_tensor {
  * tiles. Without a tile: `size` as it is. For who allocates; the kernels take any strides. ndims <= KERN_MAX_DIMS, elements.
  */
 KERN_API_VOID void kern_stored_sizes(const kern_context_t *context, uint32_t ndims, const int64_t *size, int64_t *out_size);
+/* The same of one dimension that a compiler lays along the columns of the tiles: k of a product, channels. */
+KERN_API_VOID int64_t kern_stored_columns(const kern_context_t *context, int64_t size);
 
 /* ---- pointwise --------------------------------------------------------------------------------------------------- */
 /* An expression over inputs and scalars. Operand codes of a node: input i, scalar i, or an earlier node's value. */

@@ -57,3 +57,8 @@ void kern_stored_sizes(const kern_context_t *context, uint32_t ndims, const int6
     for (uint32_t d = 0; d < ndims; d++)
         out_size[d] = best[d];
 }
+
+int64_t kern_stored_columns(const kern_context_t *context, int64_t size) {
+    uint32_t cols = context->machine.layout_tile[1];
+    return cols == 0 ? size : round_up(size, cols);
+}

@@ -25,11 +25,14 @@ typedef struct kern_profile {
     bool loads_bias;     /* of a convolution to the accumulator, before the products */
     bool has_trials;     /* the simulator decides between close tilings (kern_plan.h) */
     bool splits_softmax; /* no fusion across a reduction: four kernels, six passes */
+    uint64_t row_tile_elems; /* of a tile of layer norm at most; 0: what overlaps well */
 } kern_profile_t;
 
 /* Of the machine's mapping_profile; one that this library does not know is `best`. */
 const kern_profile_t *kern_profile_of(const vnpu_machine_t *machine);
 
+bool kern_profile_xla_gemm(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                           kern_gemm_plan_t *out_plan);
 bool kern_profile_ttnn_gemm(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                             kern_gemm_plan_t *out_plan);
 bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,

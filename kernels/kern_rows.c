@@ -108,7 +108,9 @@ static bool plan(const kern_rows_t *call, kern_rowset_t *rows) {
                                                   vnpu_dtype_bytes(call->dtype[ROWS_OUT])) +
                                              4,
                                .row_bytes = 4 * VNPU_PARTIALS + 2 * 4 + 4 * 4,
-                               .fixed_bytes = 2048};
+                               .fixed_bytes = 2048,
+                               .most_elems =
+                                   kern_profile_of(&call->context->machine)->row_tile_elems};
     if (call->kind == KERN_ROWS_LOG_SOFTMAX) need.elem_bytes += 4;
     for (uint32_t o = ROWS_WEIGHT; o <= ROWS_BIAS; o++) {
         if (call->has[o]) need.column_bytes += 2 * vnpu_dtype_bytes(call->dtype[o]);

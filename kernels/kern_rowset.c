@@ -4,7 +4,7 @@
 
 #include "kernels/kern_cost.h"
 
-#define MAX_TILE_ELEMS (64u << 10) /* 256 KiB of f32 */
+#define MAX_TILE_ELEMS (64u << 10) /* 256 KiB of f32, unless the caller says otherwise */
 #define MIN_TILE_ELEMS (2u << 10)
 #define TURN_EDGE      64u /* rows of a tile whose contiguous direction runs across rows */
 
@@ -86,7 +86,8 @@ bool kern_rowset_plan(const vnpu_machine_t *machine, const kern_iter_t *iter, ui
         width = kern_ceil_div(kern_ceil_div(size, machine->workers), VNPU_PARTIALS) * VNPU_PARTIALS;
     if (width == 0) return false;
     uint64_t elems = total / (8ull * machine->workers);
-    if (elems > MAX_TILE_ELEMS) elems = MAX_TILE_ELEMS;
+    uint64_t most = need->most_elems ? need->most_elems : MAX_TILE_ELEMS;
+    if (elems > most) elems = most;
     if (elems < MIN_TILE_ELEMS) elems = MIN_TILE_ELEMS;
     rows.nest.ndims = kept + 1;
     grow_rows(&rows, iter, machine, need, width, elems);

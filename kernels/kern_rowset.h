@@ -18,6 +18,7 @@ typedef struct kern_rowset_need {
     uint32_t column_bytes; /* per element of R (weights), all buffers together */
     uint32_t row_bytes;    /* per row */
     uint32_t fixed_bytes;  /* blocks' alignment and such */
+    uint64_t most_elems;   /* of a tile; 0: what overlaps well */
 } kern_rowset_need_t;
 
 typedef struct kern_rowset {

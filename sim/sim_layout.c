@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Digits of a number of 1..SIM_LAYOUT_MAX_TILE; returns their end, NULL if there is no such number. */
+/* Digits of a number of 1..SIM_LAYOUT_MAX_TILE; returns their end, NULL if there is none. */
 static const char *read_number(const char *text, uint32_t *out_number) {
     uint32_t number = 0;
     const char *p = text;
@@ -25,6 +25,7 @@ sim_status_t sim_layout_read(const char *text, uint32_t out_tile[2], sim_error_t
     if (is_right) return SIM_OK;
     out_tile[0] = out_tile[1] = 1;
     return sim_error_set(err, SIM_ERROR_CONFIG,
-                         "layout.tile = %s: it must be none, or rows x columns of 1 to %u as in 8x128", text,
-                         SIM_LAYOUT_MAX_TILE);
+                         "layout.tile = %s: it must be none, or rows x columns of 1 to %u as in "
+                         "8x128",
+                         text, SIM_LAYOUT_MAX_TILE);
 }

@@ -204,6 +204,7 @@ class Device:
         self._driver.vnpu_status_name.restype = ctypes.c_char_p
         self._kernels.kern_error_detail.restype = ctypes.c_char_p
         self._kernels.kern_stored_sizes.restype = None
+        self._kernels.kern_stored_columns.restype = ctypes.c_int64
         self._kernels.kern_machine.restype = ctypes.POINTER(Machine)
         self._context = ctypes.c_void_p()
         self._check(self._driver.vnpu_init(0), "vnpu_init")
@@ -255,6 +256,10 @@ class Device:
         for address in self._live:
             self._check(self._driver.vnpu_mem_free(0, ctypes.c_uint64(address)), "vnpu_mem_free")
         self._live = []
+
+    def stored_columns(self, size: int) -> int:
+        """A dimension that lies along the columns of the tiles of layout.tile: whole ones."""
+        return int(self._kernels.kern_stored_columns(self._context, ctypes.c_int64(size)))
 
     def tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
         count = 1
@@ -347,8 +352,12 @@ class Device:
 
     def gemm(self, m: int, n: int, k: int, dtype: str, batch: int = 1, out: str | None = None,
              activation: int = 0, residual: bool = False) -> dict[str, Any]:  # fmt: skip
-        """out[batch, m, n] = activation(a[batch, m, k] @ b[batch, k, n] (+ c, shaped as out: residual))."""
+        """out[batch, m, n] = activation(a[batch, m, k] @ b[batch, k, n] (+ c, shaped as out: residual)).
+
+        On a chip with layout.tile k lies along the tile's columns in both operands, in whole ones.
+        """
         lead = [batch] if batch > 1 else []
+        k = self.stored_columns(k)
         call = Gemm(alpha=1.0, beta=0.0)
         call.out = self.tensor([*lead, m, n], out or ("i32" if dtype == "i8" else dtype))
         call.a = self.tensor([*lead, m, k], dtype)
@@ -360,7 +369,11 @@ class Device:
 
     def conv2d(self, batch: int, height: int, width: int, c_in: int, c_out: int, kernel: int, stride: int, pad: int,
                dtype: str, out: str | None = None, bias: bool = False, activation: int = 0) -> dict[str, Any]:  # fmt: skip
-        """A square-kernel convolution, channels last (NHWC, weights HWIO), as XLA for TPU and Gemmini's library store them."""
+        """A square-kernel convolution, channels last (NHWC, weights HWIO), as XLA for TPU and Gemmini's library store them.
+
+        On a chip with layout.tile channels lie along the tile's columns, in whole ones.
+        """
+        c_in, c_out = self.stored_columns(c_in), self.stored_columns(c_out)
         call = Conv(groups=1, activation=activation)
         size = [(side + 2 * pad - kernel) // stride + 1 for side in (height, width)]
         call.out = self.permuted([batch, *size, c_out], out or ("i32" if dtype == "i8" else dtype), (0, 3, 1, 2))
@@ -507,6 +520,17 @@ EXPRESSIONS["mul"] = ([(BINARY, _MUL, (INPUT, INPUT + 1))], 2, [])
 EXPRESSIONS["square"] = _unary(_SQUARE)
 EXPRESSIONS["gelu"] = _unary(_GELU_TANH)
 EXPRESSIONS["affine"] = ([(BINARY, _MUL, (INPUT, INPUT + 1)), (BINARY, _ADD, (NODE, INPUT + 2))], 3, [])
+# sigmoid as half of one plus tanh of half of x
+EXPRESSIONS["sigmoid_tanh"] = (
+    [
+        (BINARY, _MUL, (INPUT, SCALAR)),
+        (UNARY, _TANH, (NODE,)),
+        (BINARY, _MUL, (NODE + 1, SCALAR)),
+        (BINARY, _ADD, (NODE + 2, SCALAR)),
+    ],
+    1,
+    [0.5],
+)
 EXPRESSIONS["parametric"] = EXPRESSIONS["leaky"]
 
 OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {

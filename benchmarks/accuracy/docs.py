@@ -33,9 +33,11 @@ A profile is a few rules of a vendor's compiler, by operator class, never by sha
 
 - `best`: fused softmax, layer norm and attention; tensors stored densely; the simulator decides between close tilings
   (`VNPU_PLAN=measure`).
-- `xla-like`: tilings by the cost model alone; the minor two dimensions of a tensor are padded to 8 x 128, chosen so that they pad
-  least; softmax in four kernels (six passes over memory), layer norm in five (eight passes), attention as two products with the maximum and
-  the exponential between them; elementwise consumers of a product ride in its epilogue.
+- `xla-like`: the kernel library's rules of that name (docs/mapping.md): tiles and depth of products, layer norm in eight large tiles
+  a core, softmax in four kernels (six passes over memory). Tensors are stored in tiles of 8 x 128, with the dimensions that pad least
+  along them; k of a product and channels of a convolution always lie along the 128. By framework and compiler (`lowering.py`): on TPU
+  v3 a layer norm of five primitives (eight passes), attention as two products with the maximum and the exponential between them,
+  elementwise consumers of a product in its epilogue; on TPU v4 the logistic function by way of tanh.
 - `gemmini-like`: tiles of a product by gemmini.h's rule (docs/mapping.md); its loops multiply whole blocks of 16 rows.
 - `ttnn-like`: products on the squarest grid of cores, a block of results a core, K in steps, as Tenstorrent's published benchmark
   configures them (docs/mapping.md).

@@ -33,9 +33,10 @@ class Key:
 FITTED: dict[str, list[Key]] = {
     "tpuv4-like": [
         Key("matrix.rate.f16", "ratio", "rows a cycle of an fp16 product, which is no native type of the MXU"),
-        Key("dram.clock", "MHz", "pin rate that streams reach; published is the rate of the pins"),
+        Key("dma.bytes_per_cycle", "B", "what a core's engine moves: streams see half of the memory's rate"),
         Key("cmd.launch_gap", "ns", "from the end of a fused kernel to the start of the next"),
         Key("vector.passes.cast", "ratio", "vector passes of a conversion: results to fp16, without native support"),
+        Key("vector.reduce_tail_cycles", "", "lanes and sublanes of a reduction combined, step by step"),
         Key("matrix.pipeline_cycles", "", "from the last row into the array to its last result"),
     ],
     "tpuv3-like": [

@@ -25,7 +25,7 @@ COMPANIONS = {
     "cmd.hardware_queues": "cmd.fetch=20 us",  # the host submits slower than a queue decodes, else
     "dram.write_high": "dram.window=32",
     "dram.write_low": "dram.window=32",
-    "dram.max_row_hits": "dram.window=32",
+    "dram.max_row_hits": "dram.window=32,dram.channels=4",  # on few channels rows queue up
     "dram.trfcpb": "dram.refresh=per_bank,dram.trefipb=400,dram.trfcpb=200",
     "dram.trefipb": "dram.refresh=per_bank,dram.trefipb=400,dram.trfcpb=200",
     "dram.trrefd": "dram.refresh=per_bank,dram.trefipb=400,dram.trfcpb=200",
@@ -111,6 +111,8 @@ class Chip:
     def effect(self, key: str) -> str:
         """What a small change of the key changes; empty: nothing."""
         companion = COMPANIONS.get(key, "") if self.keys["noc.type"] == "crossbar" or not key.startswith("noc.") else ""
+        if self.keys["noc.type"] != "crossbar":  # its channels belong to endpoints
+            companion = ",".join(part for part in companion.split(",") if not part.startswith("dram.channels="))
         if self.keys["dma.queues"] == "1":  # the probe's programs load and store on queues of their own
             companion = ",".join(part for part in (companion, "dma.queues=2") if part)
         base = self.numbers(companion)

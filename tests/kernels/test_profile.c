@@ -60,6 +60,121 @@ static uint64_t launches_of_softmax(const char *overrides, bool is_log, double *
     return launches;
 }
 
+Test(layout, columns_are_whole) {
+    kern_context_t *context = open_with("layout.tile=8x128");
+    cr_assert_eq(kern_stored_columns(context, 64), 128);
+    cr_assert_eq(kern_stored_columns(context, 128), 128);
+    cr_assert_eq(kern_stored_columns(context, 1025), 1152);
+    test_close(context);
+    context = open_with(NULL);
+    cr_assert_eq(kern_stored_columns(context, 65), 65);
+    test_close(context);
+}
+
+/* ---- xla-like ---- */
+
+/* Two cores of 16 MiB and accumulators of 4 MiB, arrays of 128 columns: a TPU v4's. */
+#define XLA_CHIP                                                                                   \
+    "mapping.profile=xla-like,grid.cores=2,sram.bytes=16 MiB,acc.bytes=4 MiB,matrix.rate.f16=1"
+
+static kern_gemm_shape_t f16_product(int64_t batch, int64_t m, int64_t k, int64_t n) {
+    return (kern_gemm_shape_t){
+        .size = {[GEMM_B] = batch, [GEMM_N] = n, [GEMM_M] = m, [GEMM_K] = k},
+        .a = {batch > 1 ? m * k : 0, k, 1},
+        .b = {batch > 1 ? k * n : 0, n, 1},
+        .out = {batch > 1 ? m * n : 0, n, 1},
+        .a_dtype = VNPU_F16,
+        .b_dtype = VNPU_F16,
+        .out_dtype = VNPU_F16};
+}
+
+Test(profile, products_of_xla) {
+    static const struct {
+        int64_t m, k, n;
+        uint32_t grid[2], tile[3]; /* m, k, n */
+        bool is_panel, is_a_fixed;
+        uint32_t buffers;
+    } CASES[] = {
+        /* one step: rows stay, weights come by 512 columns */
+        {4096, 2048, 1024, {2, 1}, {2048, 2048, 512}, false, true, 2},
+        {6144, 2048, 1024, {2, 1}, {3072, 2048, 256}, false, true, 2}, /* accumulators: half */
+        {1024, 2048, 1024, {2, 1}, {512, 2048, 512}, false, true, 2},
+        {512, 512, 384, {2, 1}, {256, 512, 384}, false, true, 1},
+        /* the longer n: weights stay, rows come by 512 */
+        {1024, 2048, 2048, {1, 2}, {512, 2048, 1024}, true, false, 2},
+        {256, 512, 512, {1, 2}, {256, 512, 256}, true, false, 1},
+        /* half of n is no multiple of the array's width */
+        {256, 512, 384, {2, 1}, {128, 512, 384}, false, true, 1},
+        /* steps of K, loads ahead */
+        {1024, 2049, 1024, {2, 1}, {512, 512, 512}, false, false, 2},
+        {4096, 4096, 4096, {2, 1}, {2048, 512, 512}, false, false, 2},
+        {5000, 4096, 512, {2, 1}, {1256, 512, 512}, false, false, 2}, /* equal tiles */
+        /* too few rows for two cores */
+        {1, 512, 100, {1, 1}, {1, 512, 100}, false, true, 1},
+    };
+    kern_context_t *context = open_with(XLA_CHIP);
+    const vnpu_machine_t *machine = kern_machine(context);
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        kern_gemm_shape_t shape = f16_product(1, CASES[i].m, CASES[i].k, CASES[i].n);
+        kern_gemm_plan_t plan, first;
+        cr_assert(kern_profile_xla_gemm(machine, &shape, &plan), "%zu", i);
+        cr_assert_eq(plan.grid[0], CASES[i].grid[0], "%zu: %u", i, plan.grid[0]);
+        cr_assert_eq(plan.grid[1], CASES[i].grid[1], "%zu: %u", i, plan.grid[1]);
+        static const uint32_t axis[3] = {GEMM_M, GEMM_K, GEMM_N};
+        for (int x = 0; x < 3; x++)
+            cr_assert_eq(plan.axis[axis[x]].tile, CASES[i].tile[x], "%zu, axis %d: %u", i, x,
+                         plan.axis[axis[x]].tile);
+        cr_assert_eq(plan.is_panel, CASES[i].is_panel, "%zu", i);
+        cr_assert_eq(plan.is_a_fixed, CASES[i].is_a_fixed, "%zu", i);
+        cr_assert_eq(plan.a_buffers, CASES[i].buffers, "%zu: %u", i, plan.a_buffers);
+        cr_assert_eq(plan.tile_buffers, 1, "%zu", i);
+        cr_assert_eq(kern_gemm_rank(machine, &shape, &first, 1), 1);
+        cr_assert_eq(first.cycles, plan.cycles, "%zu: the rule comes before the search", i);
+    }
+    test_close(context);
+}
+
+Test(profile, xla_doubles_results_along_a_batch) {
+    kern_context_t *context = open_with(XLA_CHIP);
+    kern_gemm_shape_t shape = f16_product(12, 512, 64, 512);
+    kern_gemm_plan_t plan;
+    cr_assert(kern_profile_xla_gemm(kern_machine(context), &shape, &plan));
+    cr_assert_eq(plan.tile_buffers, 2);
+    cr_assert_eq(plan.fixed_buffers, 2);
+    test_close(context);
+}
+
+Test(profile, xla_leaves_to_the_search_what_fits_nowhere) {
+    kern_context_t *context =
+        open_with("mapping.profile=xla-like,sram.bytes=4 KiB,acc.bytes=4 KiB");
+    kern_gemm_shape_t shape = f16_product(1, 64, 2048, 64); /* a row and a column are 8 KiB */
+    kern_gemm_plan_t plan;
+    cr_assert_not(kern_profile_xla_gemm(kern_machine(context), &shape, &plan));
+    cr_assert_eq(kern_gemm_rank(kern_machine(context), &shape, &plan, 1), 1);
+    cr_assert_lt(plan.axis[GEMM_K].tile, 2048);
+    test_close(context);
+}
+
+static uint32_t sram_of_layer_norm(const char *overrides) {
+    kern_context_t *context = open_with(overrides);
+    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){2048, 1024}),
+                  out = test_tensor(VNPU_F32, 2, (int64_t[]){2048, 1024});
+    test_ok(context, kern_layer_norm(context, 0, &out, &in, NULL, NULL, NULL, NULL, 1, 1e-5),
+            "layer norm");
+    uint32_t bytes = shim_last_launch()->program->header.sram_bytes;
+    test_release(&in), test_release(&out);
+    test_close(context);
+    return bytes;
+}
+
+/* 2 Mi elements on one core: tiles of 64 Ki, or of an eighth; 20 bytes an element. */
+Test(profile, layer_norm_of_xla_has_large_tiles) {
+    uint32_t small = sram_of_layer_norm("grid.cores=1,sram.bytes=16 MiB"),
+             large = sram_of_layer_norm("grid.cores=1,sram.bytes=16 MiB,mapping.profile=xla-like");
+    cr_assert(small >= 20u << 16 && small < 21u << 16, "%u", small);
+    cr_assert(large >= 20u << 18 && large < 21u << 18, "%u", large);
+}
+
 Test(profile, softmax_is_not_fused_across_a_reduction) {
     for (int is_log = 0; is_log < 2; is_log++) {
         double fused, split;
