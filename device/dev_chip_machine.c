@@ -52,6 +52,7 @@ void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_
         .matrix_f32_pieces = c->matrix_f32_pieces, .matrix_f32_passes = c->matrix_f32_passes,
         .num_classes = m->num_classes, .class_index = class_index, .first_core = c->first_core, .chip_cores = m->cores,
         .layout_tile = {m->layout_tile[0], m->layout_tile[1]}, .mapping_profile = m->mapping_profile,
+        .mapping_multicast = m->mapping_multicast,
         .dma_keeps_rows = c->dma.keeps_rows,
         .dma_accumulator_bytes_per_cycle = c->dma.accumulator_bytes_per_cycle};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {

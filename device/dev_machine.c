@@ -107,6 +107,7 @@ sim_status_t dev_machine_init(dev_machine_t *machine, const sim_config_t *config
     machine->placement_physical = sim_config_u64(config, "dram.placement") == 1;
     read_command_path(machine, config);
     machine->mapping_profile = u32(config, "mapping.profile");
+    machine->mapping_multicast = sim_config_u64(config, "mapping.multicast") != 0;
     status = sim_layout_read(sim_config_str(config, "layout.tile"), machine->layout_tile, err);
     if (status != SIM_OK) return status;
     machine->config_hash = sim_config_hash(config);

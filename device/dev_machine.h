@@ -53,6 +53,7 @@ typedef struct dev_machine {
     bool host_clock_wall, placement_physical;
     uint32_t layout_tile[2];  /* rows, columns; 1, 1: none */
     uint32_t mapping_profile; /* vnpu_mapping_profile_t */
+    bool mapping_multicast;
     uint64_t config_hash;
 } dev_machine_t;
 

@@ -354,8 +354,9 @@ static sim_status_t check_team(dev_check_t *check) {
     if (insn->multicast != 0 && insn->remote_core != 0) {
         return FAIL_INSN("a multicast signals its receivers: no to");
     }
-    if (insn->multicast != 0 && (insn->op != VNPU_OP_DMA_COPY || insn->flags != 0)) {
-        return FAIL_INSN("multicast belongs to a dma_copy without flags");
+    bool is_copy = insn->op == VNPU_OP_DMA_COPY || insn->op == VNPU_OP_DMA_TRANSPOSE;
+    if (insn->multicast != 0 && (!is_copy || insn->flags != 0)) {
+        return FAIL_INSN("multicast belongs to a dma_copy or dma_transpose without flags");
     }
     if (insn->multicast != 0 && (program->ap[insn->dst].space != VNPU_SPACE_SRAM ||
                                  program->ap[insn->src[0]].space != VNPU_SPACE_DRAM)) {

@@ -261,7 +261,7 @@ typedef struct vnpu_insn {
     vnpu_sem_wait_t wait[2];
     vnpu_sem_signal_t signal[2];
     uint16_t remote_core; /* VNPU_PLACE of the instance whose semaphores the signals go to; 0: its own */
-    uint16_t multicast;   /* vnpu_multicast_t: DMA_COPY from DRAM writes, and signals, in every instance of the group */
+    uint16_t multicast;   /* vnpu_multicast_t: DMA_COPY or _TRANSPOSE from DRAM writes, and signals, in every instance of the group */
     uint16_t dst;         /* access pattern index, or VNPU_NO_AP */
     uint16_t src[4];      /* src[3] of V_UNARY / V_BINARY: row sums of the results, [row] or [row][16] with PARTIAL */
     uint16_t only; /* VNPU_PLACE of the instances that execute it, others skip it (waits and signals too); 0: all */

@@ -66,6 +66,8 @@ typedef struct vnpu_machine {
     uint32_t matrix_stream_elems;  /* of such a piece; 0: a stream is one piece */
     uint32_t matrix_operand_bytes_per_cycle; /* what the operand ports take; 0: any number */
     uint32_t matrix_f32_passes; /* bf16 products that make one of f32; 0: f32 is native */
+    uint32_t mapping_multicast; /* products may read tiles once for several cores */
+    uint32_t reserved;
 } vnpu_machine_t;
 
 #ifdef __cplusplus

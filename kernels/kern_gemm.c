@@ -44,7 +44,21 @@ static uint32_t trials(const choice_t *choice, bool measures) {
     uint64_t cycles[KERN_TRIALS];
     for (uint32_t i = 0; i < choice->count; i++)
         cycles[i] = choice->plan[i].cycles;
-    return kern_plan_close(cycles, choice->count);
+    uint32_t close = kern_plan_close(cycles, choice->count);
+    bool has_both = choice->count > 1 && choice->plan[0].is_shared != choice->plan[1].is_shared;
+    return has_both && close < 2 ? 2 : close;
+}
+
+/* Where tiles may be shared, the best plan of either kind comes first: what receivers wait for each
+ * other the closed form knows least, so both are timed. */
+static void pair_up(choice_t *choice) {
+    for (uint32_t i = 1; i < choice->count; i++) {
+        if (choice->plan[i].is_shared == choice->plan[0].is_shared) continue;
+        kern_gemm_plan_t other = choice->plan[i];
+        memmove(&choice->plan[2], &choice->plan[1], (i - 1) * sizeof other);
+        choice->plan[1] = other;
+        return;
+    }
 }
 
 /* The runner-up: of those that were timed the fastest other one, else the closed form's. */
@@ -85,6 +99,7 @@ static vnpu_status_t get_program(kern_context_t *context, const kern_gemm_shape_
     if (status != VNPU_OK) return status;
     choice_t choice = {.shape = shape};
     choice.count = kern_gemm_rank(&context->machine, shape, choice.plan, KERN_TRIALS);
+    pair_up(&choice);
     if (choice.count == 0) {
         return kern_fail(
             context, VNPU_ERROR_UNSUPPORTED,

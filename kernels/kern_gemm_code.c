@@ -12,6 +12,7 @@ typedef struct coder {
     kern_ring_t a, b, c, result,
         out;           /* a: what streams; b, c: panel and bias, or full tiles of c */
     kern_ring_t fixed; /* rows that stay */
+    kern_share_t share;
 } coder_t;
 
 static const kern_axis_t *axis_of(const coder_t *c, uint32_t x) {
@@ -220,7 +221,12 @@ static void emit_mm(const coder_t *c) {
     insn->src[0] = kern_ap(c->builder, &ap_a);
     insn->src[1] = kern_ap(c->builder, &ap_b);
     insn->not_first = level_mask(k);
-    kern_wait(insn, c->a.full, plan->is_panel || plan->is_a_fixed ? 1 : 2);
+    if (plan->is_shared) {
+        for (uint32_t axis = 0; axis < 2; axis++)
+            kern_wait(insn, c->share.full[axis], 1);
+    } else {
+        kern_wait(insn, c->a.full, plan->is_panel || plan->is_a_fixed ? 1 : 2);
+    }
     kern_signal(insn, c->a.free, 1);
     kern_signal(insn, c->result.full, 1);
 }
@@ -406,6 +412,7 @@ static void declare(coder_t *c) {
         c->sram_c = kern_sram(
             b, c_buffers * kern_buffer_bytes(shape->c_dtype, is_row ? n : m * n));
     if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
+    if (plan->is_shared) kern_share_init(b, plan->grid, &c->share);
     c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
     c->result = kern_ring(b, consumer_of(c), plan->tile_buffers);
     if (!shape->is_direct) c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
@@ -421,6 +428,17 @@ static void close_axis(const coder_t *c, uint32_t x) {
     if (axis_of(c, x)->level != VNPU_NO_LOOP) kern_end(c->builder);
 }
 
+/* Both tiles of a step, each read by one instance for all that need it. */
+static void load_shared(const coder_t *c) {
+    kern_sync_wait(c->builder, KERN_LOAD, c->a.free, 1);
+    kern_share_tell(c->builder, &c->share);
+    for (uint32_t axis = 2; axis-- > 0;) {
+        kern_share_wait(c->builder, &c->share, axis);
+        vnpu_insn_t *load = axis == 1 ? load_a(c) : load_b(c);
+        kern_share_send(&c->share, axis, load);
+    }
+}
+
 static void emit_products(const coder_t *c) {
     kern_builder_t *b = c->builder;
     uint8_t row_loop = level_mask(axis_of(c, GEMM_M));
@@ -431,6 +449,12 @@ static void emit_products(const coder_t *c) {
         load->first_only = row_loop;
         kern_signal(load, c->b.full, 1);
         kern_sync_wait(b, KERN_MATRIX, c->b.full, 1)->first_only = row_loop;
+    }
+    if (c->plan->is_shared) {
+        load_shared(c);
+        emit_mm(c);
+        close_axis(c, GEMM_K);
+        return;
     }
     vnpu_insn_t *load = c->plan->is_a_fixed ? load_b(c) : load_a(c);
     kern_wait(load, c->a.free, 1);

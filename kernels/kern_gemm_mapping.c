@@ -4,8 +4,9 @@
 
 static kern_tiling_t tiling_of(const kern_gemm_plan_t *plan) {
     return (kern_tiling_t){.order = plan->is_a_fixed ? "rows"
-                                    : plan->is_panel ? "weights"
-                                                     : "tiles",
+                                    : plan->is_panel  ? "weights"
+                                    : plan->is_shared ? "shared tiles"
+                                                      : "tiles",
                            .m = plan->axis[GEMM_M].tile,
                            .n = plan->axis[GEMM_N].tile,
                            .k = plan->axis[GEMM_K].tile,
@@ -27,6 +28,10 @@ static uint64_t moved_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan
              n = (uint64_t)shape->size[GEMM_N], k = (uint64_t)shape->size[GEMM_K];
     uint64_t a_times = plan->is_a_fixed ? busy(&axis[GEMM_N]) : axis[GEMM_N].tiles;
     uint64_t b_times = plan->is_panel ? busy(&axis[GEMM_M]) : axis[GEMM_M].tiles;
+    if (plan->is_shared) { /* the reader's tiles */
+        a_times = kern_ceil_div(axis[GEMM_N].tiles, axis[GEMM_N].grid);
+        b_times = kern_ceil_div(axis[GEMM_M].tiles, axis[GEMM_M].grid);
+    }
     uint64_t bytes = vnpu_dtype_span(shape->a_dtype, b * m * k) * a_times +
                      vnpu_dtype_span(shape->b_dtype, b * k * n) * b_times +
                      vnpu_dtype_span(shape->out_dtype, b * m * n);

@@ -157,9 +157,13 @@ static traffic_t traffic_of(const vnpu_machine_t *machine, const kern_gemm_shape
     t.load_cycles = tb * a_times * (a * tm * tk * mi / (tm * m) * ki / (tk * k)) +
                     tb * b_times * (b * tn * tk * ni / (tn * n) * ki / (tk * k));
     t.store_cycles = tb * (o * tm * tn * mi / (tm * m) * ni / (tn * n));
-    t.bytes = tb * (vnpu_dtype_span(shape->a_dtype, mi * ki) * a_times +
-                    vnpu_dtype_span(shape->b_dtype, ni * ki) * b_times +
+    uint64_t a_readers = plan->is_shared ? plan->grid[1] : 1; /* instances that a tile is read for */
+    uint64_t b_readers = plan->is_shared ? plan->grid[0] : 1;
+    t.bytes = tb * (vnpu_dtype_span(shape->a_dtype, mi * ki) * a_times / a_readers +
+                    vnpu_dtype_span(shape->b_dtype, ni * ki) * b_times / b_readers +
                     vnpu_dtype_span(shape->out_dtype, mi * ni));
+    if (plan->is_shared) /* a token to and from every receiver of a tile */
+        t.load_cycles += tb * tm * tn * tk * 2 * (plan->grid[0] + plan->grid[1]) * machine->issue_cycles;
     if (shape->has_c && !kern_gemm_has_row(shape)) {
         uint64_t c = tb * vnpu_dtype_span(shape->c_dtype, mi * ni);
         t.bytes += c;
@@ -197,6 +201,8 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *
     /* A buffer comes round when its load has arrived and its product has left the array. */
     uint64_t loads = plan->is_panel ? traffic.a_load : traffic.first_load;
     uint64_t turn = loads + latency + matrix / mms + machine->matrix_rows + machine->matrix_cols;
+    if (plan->is_shared) /* the receivers' tokens come first, and the slowest of them counts */
+        turn += latency + 2 * machine->semaphore_cycles;
     steady = max64(steady, mms * turn / plan->a_buffers);
     uint64_t cycles = steady + traffic.first_load + latency + drain;
     bool waits_for_panel = plan->is_panel && plan->panel_buffers == 1;
@@ -248,11 +254,12 @@ typedef struct search {
     const kern_gemm_shape_t *shape;
     kern_gemm_plan_t *best;
     uint32_t count, most;
+    struct search *shared; /* the best plan with shared tiles: beside the others, so that a trial has both */
 } search_t;
 
 /* The same tiles in the same order on the same cores: only numbers of buffers differ. */
 static bool is_variant(const kern_gemm_plan_t *x, const kern_gemm_plan_t *y) {
-    bool is_same = x->is_panel == y->is_panel && x->is_a_fixed == y->is_a_fixed &&
+    bool is_same = x->is_shared == y->is_shared && x->is_panel == y->is_panel && x->is_a_fixed == y->is_a_fixed &&
                    x->grid[0] == y->grid[0] && x->grid[1] == y->grid[1];
     for (uint32_t a = 0; a < GEMM_AXES; a++)
         is_same =
@@ -332,12 +339,18 @@ static void consider_split(search_t *search, uint32_t along, uint32_t grid0, uin
         consider(search, &plan, KERN_GEMM_PANEL, 1);
         if (plan.axis[GEMM_K].tiles > 1 || search->count == 0)
             consider(search, &plan, KERN_GEMM_TILES, 1);
+        bool is_by_rows = along == GEMM_M || grid0 == 1;
+        plan.is_shared = is_by_rows && kern_share_is_possible(machine, plan.grid);
+        if (plan.is_shared) consider(search->shared, &plan, KERN_GEMM_TILES, 1);
     }
 }
 
 static uint32_t rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                      kern_gemm_plan_t *out_plans, uint32_t most) {
-    search_t search = {.machine = machine, .shape = shape, .best = out_plans, .most = most};
+    kern_gemm_plan_t plan;
+    search_t shared = {.machine = machine, .shape = shape, .best = &plan, .most = 1};
+    search_t search = {
+        .machine = machine, .shape = shape, .best = out_plans, .most = most, .shared = &shared};
     if (most == 0) return 0;
     for (uint32_t grid1 = machine->workers; grid1 >= 1; grid1--) {
         uint32_t grid0 = machine->workers / grid1;
@@ -347,6 +360,9 @@ static uint32_t rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *sha
         if (shape->size[GEMM_M] >= grid0) consider_split(&search, GEMM_M, grid0, grid1);
         if (grid1 == 1 && grid0 > 1) consider_split(&search, GEMM_M, 1, 1);
     }
+    if (shared.count == 0) return search.count;
+    if (most > 1 && search.count == most) search.count--; /* its place, whatever it is */
+    offer(&search, &plan);
     return search.count;
 }
 

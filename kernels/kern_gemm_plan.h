@@ -39,6 +39,7 @@ typedef struct kern_gemm_plan {
     uint32_t a_buffers, panel_buffers, tile_buffers;
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */
     bool rotates_nest;  /* buffers turn with the iterations of all loops: no empty rounds */
+    bool is_shared; /* order TILES: a tile of rows is read once for all instances along grid axis 1, of weights along axis 0 */
     uint32_t row_block; /* the array multiplies whole blocks of so many rows; 0 means 1 */
     uint64_t cycles;                          /* what the closed form says */
 } kern_gemm_plan_t;
@@ -65,6 +66,24 @@ typedef struct kern_gemm_rule {
 /* False: the plan does not fit the memories, or an axis has fewer tiles than instances. */
 bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       const kern_gemm_rule_t *rule, kern_gemm_plan_t *out_plan);
+
+/* Tiles that one instance reads for all along a grid axis (kern_gemm_share.c). Each receiver has a
+ * semaphore of its own at the reader, so that a fast one does not speak for a slow one. */
+#define KERN_SHARE_MOST 48u
+typedef struct kern_share {
+    uint32_t grid[2];
+    uint16_t full[2]; /* a tile has come along axis 0, along axis 1: from two readers, one may be ahead */
+    uint16_t told[KERN_SHARE_MOST]; /* of the instances along axis 0, then along axis 1 */
+} kern_share_t;
+/* False: not on such a machine, or the grid has too many coordinates. */
+bool kern_share_is_possible(const vnpu_machine_t *machine, const uint32_t grid[2]);
+void kern_share_init(kern_builder_t *builder, const uint32_t grid[2], kern_share_t *out_share);
+/* Tells the readers of this instance that its buffer is free. */
+void kern_share_tell(kern_builder_t *builder, const kern_share_t *share);
+/* Before a load: its reader waits for all along `axis`. */
+void kern_share_wait(kern_builder_t *builder, const kern_share_t *share, uint32_t axis);
+/* The load itself: by the reader alone, to all along `axis`. */
+void kern_share_send(const kern_share_t *share, uint32_t axis, vnpu_insn_t *load);
 
 /* Pure function of machine and shape (sizes >= 1). False: not even the smallest tile fits. */
 bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,

@@ -406,6 +406,8 @@ static const sim_key_t KEYS[] = {
 
     {"mapping", "profile", SIM_TYPE_ENUM, "best", 0, 0, "best|xla-like|ttnn-like|gemmini-like",
      "Whose compiler maps operators: this library's search, or a vendor's rules.", false},
+    {"mapping", "multicast", SIM_TYPE_BOOL, "false", 0, 1, NULL,
+     "Whether matrix products may read a tile once for all cores that need it.", false},
 
     {"timing", "data", SIM_TYPE_ENUM, "zero", 0, 0, "zero",
      "What an unknown float reads as where timing mode needs an integer.", false},

@@ -219,7 +219,7 @@ Test(team, bad_programs_are_refused_with_a_reason) {
     static const struct { const char *text, *reason; } bad[] = {
         {".queue dma0\ndma_copy dst=far src0=near multicast=axis0\n", "multicast goes from dram to sram"},
         {".queue dma0\ndma_copy dst=near src0=near2 multicast=all\n", "multicast goes from dram to sram"},
-        {".queue dma0\ndma_fill dst=near value=0 multicast=all\n", "multicast belongs to a dma_copy without flags"},
+        {".queue dma0\ndma_fill dst=near value=0 multicast=all\n", "multicast belongs to a dma_copy or dma_transpose without flags"},
         {".queue dma0\ndma_copy dst=near src0=far multicast=all to=0:0 signal=a\n", "a multicast signals its receivers"},
         {".queue ctrl\nsync wait=a to=0:0\n", "nothing is signalled"},
         {".queue ctrl\nloop 2 only=0:0\nsync signal=a\nendloop\n", "no only"},

@@ -78,6 +78,13 @@ uint64_t shim_modules(void) {
 
 /* ---- what the library calls ---- */
 
+static uint64_t dram_bytes_per_s = 800000000000;
+
+void shim_set_dram(uint64_t bytes_per_s) {
+    dram_bytes_per_s = bytes_per_s;
+}
+
+
 vnpu_status_t vnpu_device_machine(int device, vnpu_machine_t *out) {
     return vnpu_device_class(device, 0, out);
 }
@@ -119,10 +126,11 @@ vnpu_status_t vnpu_device_class(int device, uint32_t index, vnpu_machine_t *out)
                             .sram_bytes = m->sram_bytes,
                             .acc_bytes = m->acc_bytes,
                             .dram_bytes = shim.machine.dram_bytes,
-                            .dram_bytes_per_s = 800000000000,
+                            .dram_bytes_per_s = dram_bytes_per_s,
                             .dram_latency_ps = 100000,
                             .layout_tile = {shim.machine.layout_tile[0], shim.machine.layout_tile[1]},
                             .mapping_profile = shim.machine.mapping_profile,
+                            .mapping_multicast = shim.machine.mapping_multicast,
                             .num_classes = shim.machine.num_classes,
                             .class_index = index,
                             .first_core = m->first_core,

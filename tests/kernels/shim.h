@@ -12,6 +12,8 @@
 /* config: "default" or "tiny"; overrides as in sim_config_load, or NULL. Aborts the test on
  * failure. */
 void shim_open(const char *config, const char *overrides, dev_exec_mode_t mode, uint64_t seed);
+/* What the machine says of its memory's speed, for all that is opened later: 800 GB/s at first. */
+void shim_set_dram(uint64_t bytes_per_s);
 void shim_close(void);
 vnpu_addr_t shim_alloc(size_t bytes);
 void shim_free(vnpu_addr_t address);

@@ -172,6 +172,42 @@ Test(gemm, results_leave_the_accumulator_directly) {
     }
 }
 
+/* Where the memory is slow, tiles are read once for a row or a column of cores; in any order of cores and queues. */
+Test(gemm, shared_tiles, .timeout = 120) {
+    static const gemm_case_t cases[] = {{1, 240, 256, 240}, {1, 200, 300, 190}, {1, 161, 177, 200}};
+    static const char *const keys = "mapping.multicast=true,grid.cores=6";
+    for (uint32_t way = 0; way < 2; way++) {
+        shim_set_dram(500000000);
+        shim_open("tiny", keys, way ? DEV_EXEC_CHAOS : DEV_EXEC_VALUES, 2);
+        kern_context_t *context = NULL;
+        uint32_t shared = 0;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        for (uint32_t i = 0; i < 3 * 8; i++) {
+            run_case(context, &cases[i / 8], i % 8 + (i % 2 ? 8 + 16 : 0));
+            shared += strcmp(kern_last_plan(context)->chosen.order, "shared tiles") == 0;
+        }
+        cr_assert_geq(shared, 6, "%u of 24", shared);
+        kern_context_destroy(context);
+        shim_close();
+    }
+}
+
+Test(gemm, shared_tiles_take_the_key_and_help_a_slow_memory) {
+    kern_context_t *context = test_open(2);
+    vnpu_machine_t machine = *kern_machine(context);
+    kern_gemm_shape_t shape = {.size = {1, 512, 512, 512}, .a = {0, 512, 1}, .b = {0, 512, 1}, .out = {0, 512, 1},
+                               .a_dtype = VNPU_F32, .b_dtype = VNPU_F32, .out_dtype = VNPU_F32};
+    machine.workers = machine.cores = 16;
+    for (uint32_t way = 0; way < 4; way++) {
+        kern_gemm_plan_t plan;
+        machine.mapping_multicast = way & 1;
+        machine.dram_bytes_per_s = way & 2 ? 1000000000 : 1000000000000;
+        cr_assert(kern_gemm_choose(&machine, &shape, &plan));
+        cr_assert(plan.is_shared == (way == 3) || way == 1, "way %u", way); /* a fast memory: either */
+    }
+    test_close(context);
+}
+
 /* int8 by uint8: exact sums in i32 */
 Test(gemm, int8) {
     for (uint32_t m = 0; m < test_num_machines; m += 2) {
