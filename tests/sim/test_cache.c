@@ -3,6 +3,7 @@
 
 #include "sim/sim_cache.h"
 #include "sim/sim_dma.h"
+#include "tests/sim/alloc_count.h"
 #include "tests/sim/units.h"
 
 #define TICKS 5u /* a cycle of 1.6 GHz, the DRAM's and the interconnect's, is 625 ps */
@@ -303,4 +304,52 @@ Test(cache, a_dma_engine_reads_through_it) {
     sim_dram_destroy(dram);
     sim_engine_destroy(engine);
     sim_config_destroy(config);
+}
+
+Test(cache, every_allocation_may_fail) {
+    sim_config_t *config = config_new("default", BARE SMALL);
+    sim_error_t err = {0};
+    sim_engine_t *engine = engine_new();
+    sim_dram_t *dram;
+    sim_cache_t *cache;
+    cr_assert_eq(sim_dram_create(config, &dram, &err), SIM_OK);
+    unsigned long failures = 0;
+    for (sim_status_t status = SIM_ERROR_OUT_OF_MEMORY; status != SIM_OK; failures++) {
+        alloc_count_reset();
+        alloc_fail_from(failures);
+        status = sim_cache_create(config, engine, dram, &cache, &err);
+        cr_assert(status == SIM_OK || (status == SIM_ERROR_OUT_OF_MEMORY && cache == NULL));
+        if (status != SIM_OK) cr_assert_eq(alloc_live(), 0);
+    }
+    cr_assert_eq(failures, 4); /* itself, lines, banks */
+    alloc_count_reset();
+    sim_cache_destroy(cache);
+    sim_dram_destroy(dram);
+    sim_engine_destroy(engine);
+    sim_config_destroy(config);
+}
+
+/* The second of two equal epochs allocates nothing. */
+Test(cache, pools_grow_once) {
+    bench_t b = bench_open("");
+    unsigned long before = 0;
+    for (int epoch = 0; epoch < 2; epoch++) {
+        job_t job[40] = {0};
+        for (uint64_t i = 0; i < 40; i++) {
+            job[i] = (job_t){.address = {i % 7 * LINE, i * 3 * LINE},
+                             .bytes = {3 * LINE, 5 * LINE},
+                             .is_write = i % 3 == 2};
+            start(&b, &job[i], i);
+        }
+        alloc_count_reset();
+        (void)sim_engine_run(b.engine);
+        if (epoch == 0) before = alloc_count();
+        cr_assert(epoch == 0 ? before > 0 : alloc_count() == 0, "%lu", alloc_count());
+        for (int i = 0; i < 40; i++)
+            cr_assert_eq(job[i].count, 1);
+        sim_engine_reset(b.engine);
+        sim_dram_reset(b.dram);
+        sim_cache_reset(b.cache);
+    }
+    bench_close(&b);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "sim/sim_probe.h"
+#include "tests/sim/alloc_count.h"
 #include "tests/sim/units.h"
 
 static sim_probe_t probe(const char *name, const char *overrides) {
@@ -83,5 +84,24 @@ Test(probe, a_configuration_that_a_unit_refuses) {
     sim_probe_t out;
     cr_assert_neq(sim_probe_run(config, &out, &err), SIM_OK);
     cr_assert_neq(err.text[0], '\0');
+    sim_config_destroy(config);
+}
+
+Test(probe, every_allocation_may_fail) {
+    sim_config_t *config = config_new("tiny", "cache.bytes=64 KiB");
+    unsigned long failures = 0;
+    for (sim_status_t status = SIM_ERROR_OUT_OF_MEMORY; status != SIM_OK && failures < 12;
+         failures++) {
+        sim_probe_t out;
+        sim_error_t err = {0};
+        alloc_count_reset();
+        alloc_fail_from(failures);
+        status = sim_probe_run(config, &out, &err);
+        cr_assert_eq(alloc_live(), 0, "failure %lu", failures);
+        alloc_count_reset();
+        cr_assert(status != SIM_OK && out.stream_bytes_per_s == 0, "failure %lu", failures);
+        cr_assert_eq(status, SIM_ERROR_OUT_OF_MEMORY);
+    }
+    cr_assert_eq(failures, 12); /* lists, units, engines: before anything runs */
     sim_config_destroy(config);
 }
