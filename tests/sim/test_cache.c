@@ -35,9 +35,7 @@ typedef struct bench {
 } bench_t;
 
 static bench_t bench_open(const char *overrides) {
-    char all[1024];
-    (void)snprintf(all, sizeof all, "%s", merged(BARE SMALL, overrides));
-    sim_config_t *config = config_new("default", all);
+    sim_config_t *config = config_new("default", merged(BARE SMALL, overrides));
     sim_error_t err = {0};
     bench_t bench = {.engine = engine_new()};
     cr_assert_eq(sim_dram_create(config, &bench.dram, &err), SIM_OK, "%s", err.text);

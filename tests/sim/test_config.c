@@ -710,7 +710,6 @@ Test(config, oddities_are_warnings) {
          "dram.trfc: without effect, one bank refreshes at a time"},
         {"dram.trfcpb=320", "override: dram.trfcpb: without effect, all banks refresh together"},
         {"dram.write_low=1/4", "override: dram.write_low: without effect, dram.window = 1"},
-        {"dram.max_row_hits=4", "override: dram.max_row_hits: without effect, dram.window = 1"},
         {"matrix.f32=bf16x3", "matrix.rate.f32: without effect, matrix.f32 makes f32 products"},
         {"matrix.step=20,matrix.rate.f32=0",
          "matrix.rate.bf16: the array eats 5120 bytes per cycle of bf16"},
