@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.accuracy.convolution import Conv, resnet
 from benchmarks.accuracy.rows import Call, DataSet, Row, number, read_csv, unique
+from benchmarks.accuracy.tpuv1_programs import convolutions, perceptron
 
 # Of the matrix engine's causes. What is in none of them is "non-matrix".
 TPUV1_SHARES = {
@@ -26,22 +27,17 @@ TPUV1_SHARES = {
         "other",
     ),
 }
-MLP0 = (5, 200, 2000, 2000)  # layers, batch, inputs, outputs: 20 M weights
+MLP0 = (5, 200, 2000)  # layers, batch, inputs and outputs: 20 M weights
 CNN0 = (16, Conv(8, 19, 19, 256, 256, 3, 1, 1))  # layers; 8 M weights, 2888 operations a byte
 
 
 def read_tpuv1(path: Path, mapping: str) -> list[Row]:
     rows = []
     for row in read_csv(path):
-        if row["workload"] == "MLP0":
-            layers, batch, inputs, outputs = MLP0
-            gemm: Call = {"op": "gemm", "m": batch, "n": outputs, "k": inputs, "dtype": "i8", "out": "i8"}
-            calls = ((layers, gemm),)
-        else:
-            calls = ((CNN0[0], CNN0[1].call("i8", "i8")),)
+        call = perceptron(*MLP0) if row["workload"] == "MLP0" else convolutions(*CNN0)
         shares = TPUV1_SHARES[row["share"]]
         name = f"{row['workload']} {row['share']}"
-        rows.append(Row(name, row["workload"], calls, 0.0, 0.0, number(row, "per_cent"), causes=shares))
+        rows.append(Row(name, row["workload"], ((1, call),), 0.0, 0.0, number(row, "per_cent"), causes=shares))
     return rows
 
 

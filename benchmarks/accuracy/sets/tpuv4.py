@@ -61,7 +61,9 @@ def read_activations(path: Path, mapping: str) -> list[Row]:
         shape = _shape(row["kernel_shape"])
         for func, ops in ACTIVATIONS.items():
             measured = number(row, f"{func}_avg_duration_us")
-            rows.append(_pointwise(f"{func} {row['kernel_shape']}", func, shape, lowered.get(func, func), 1, ops, measured))
+            rows.append(
+                _pointwise(f"{func} {row['kernel_shape']}", func, shape, lowered.get(func, func), 1, ops, measured)
+            )
     names = unique(row.name for row in rows)
     return [Row(**{**vars(row), "name": name}) for name, row in zip(names, rows)]
 
