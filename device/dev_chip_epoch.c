@@ -13,7 +13,6 @@
 #include "device/dev_chip_internal.h"
 
 #define NEVER UINT64_MAX
-#define MAX_KNOWN 64u /* epochs with the same first member that are tried */
 
 static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -351,12 +350,19 @@ static bool walk_known(chip_walk_t *walk, chip_node_t *first, uint64_t start_ps,
     }
     if (alone != NULL) take_back(walk);
     const dev_epoch_t *epoch = dev_reuse_epochs(table, key);
-    for (uint32_t i = 0; epoch != NULL && i < MAX_KNOWN; i++, epoch = epoch->next) {
+    for (; epoch != NULL; epoch = epoch->next) {
         if (walk_epoch(walk, first, start_ps, epoch)) {
             *out_epoch = epoch;
             return true;
         }
         take_back(walk);
+    }
+    return false;
+}
+
+static bool is_profiling(const dev_chip_t *chip) {
+    for (uint32_t c = 0; c < DEV_MAX_CLIENTS; c++) {
+        if (chip->client[c].is_profiling) return true;
     }
     return false;
 }
@@ -373,7 +379,7 @@ static void store(chip_walk_t *walk, dev_epoch_t *fresh, const dev_epoch_t *know
     sim_status_t status = SIM_OK;
     if (fresh->count > 1) {
         const dev_epoch_t *added = NULL;
-        status = dev_reuse_add_epoch(chip->reuse, fresh, is_off, &added);
+        status = dev_reuse_add_epoch(chip->reuse, fresh, is_off, !is_profiling(chip), &added);
         if (status == SIM_OK) set_records(walk, added, NULL, false);
     } else {
         dev_record_t *record = &fresh->member[0].record;

@@ -69,7 +69,15 @@ static dev_epoch_t **epochs_of(dev_reuse_table_t *table, const uint64_t key[2]) 
     return &entry->latest;
 }
 
-sim_status_t dev_reuse_add_epoch(dev_reuse_table_t *table, const dev_epoch_t *epoch, bool is_kept_only,
+/* Cuts a list behind its first DEV_REUSE_EPOCHS. */
+static void drop_oldest(dev_epoch_t *epoch) {
+    for (uint32_t i = 1; epoch != NULL && i < DEV_REUSE_EPOCHS; i++) epoch = epoch->next;
+    if (epoch == NULL) return;
+    free_epochs(epoch->next);
+    epoch->next = NULL;
+}
+
+sim_status_t dev_reuse_add_epoch(dev_reuse_table_t *table, const dev_epoch_t *epoch, bool is_kept_only, bool may_drop,
                                  const dev_epoch_t **out_epoch) {
     *out_epoch = NULL;
     dev_epoch_t **list = is_kept_only ? &table->kept_epochs : epochs_of(table, epoch->member[0].key);
@@ -79,6 +87,7 @@ sim_status_t dev_reuse_add_epoch(dev_reuse_table_t *table, const dev_epoch_t *ep
     for (uint32_t i = 0; i < added->count; i++) added->member[i].record.id = table->next_id++;
     added->next = *list;
     *list = added;
+    if (may_drop && !is_kept_only) drop_oldest(added);
     *out_epoch = added;
     return SIM_OK;
 }

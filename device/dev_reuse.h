@@ -28,8 +28,11 @@ void dev_epoch_free(dev_epoch_t *epoch); /* its arrays and records, not itself *
 
 /* The epochs that begin with a packet of this key, the latest first; NULL: none is known. */
 const dev_epoch_t *dev_reuse_epochs(const dev_reuse_table_t *table, const uint64_t first_key[2]);
-/* Takes the epoch's arrays; its records get ids. is_kept_only: not to be found (reuse off). */
-sim_status_t dev_reuse_add_epoch(dev_reuse_table_t *table, const dev_epoch_t *epoch, bool is_kept_only,
+/* Of one first member so many are kept, the latest: starts that never come again must not fill the memory. */
+#define DEV_REUSE_EPOCHS 16u
+/* Takes the epoch's arrays; its records get ids. is_kept_only: not to be found (reuse off). may_drop: nobody holds records of older
+ * epochs, so the oldest of too many goes. */
+sim_status_t dev_reuse_add_epoch(dev_reuse_table_t *table, const dev_epoch_t *epoch, bool is_kept_only, bool may_drop,
                                  const dev_epoch_t **out_epoch) SIM_MUST_USE;
 
 /* Keeps a record without making it findable (reuse off). */

@@ -318,6 +318,32 @@ Test(overlap, a_recurring_pair_is_reused) {
     close_rig(&check);
 }
 
+/* Starts that never come again: old epochs go, a recent one is still known. */
+Test(overlap, only_the_latest_epochs_are_kept) {
+    rig_t rig;
+    open_rig(&rig, "", DEV_REUSE_CHECK);
+    stop(&rig); /* nobody profiles */
+    for (uint64_t i = 0; i < 3 * 16; i++) {
+        rig.clock += 1000000000;
+        launch(&rig, rig.load, 1, 3, 0, 2);
+        rig.clock += 1000 * (i % 40);
+        launch(&rig, rig.load, 2, 12, 1 << 20, 2);
+        cr_assert_gt(ask(&rig, VNPU_TIME_OF_ALL, 0).value[0], rig.clock);
+    }
+    (void)mem(&rig, VNPU_PACKET_PROFILE_START, 0);
+    static const uint64_t offset_ns[2] = {7, 29}; /* the latest, and one of 18 pairs ago */
+    for (uint32_t i = 0; i < 2; i++) {
+        rig.clock += 1000000000;
+        launch(&rig, rig.load, 1, 3, 0, 2);
+        rig.clock += 1000 * offset_ns[i];
+        launch(&rig, rig.load, 2, 12, 1 << 20, 2);
+    }
+    stop(&rig);
+    cr_assert_eq(rig.row[3].is_reused, 0);
+    cr_assert_eq(rig.row[1].is_reused, 1);
+    close_rig(&rig);
+}
+
 /* The causes of a launch are those of its own cores, and sum to its duration. */
 Test(overlap, causes_are_booked_to_the_launch_that_holds_the_core) {
     rig_t rig;
