@@ -13,7 +13,8 @@ from chip import ROOT, TIMEOUT_S, clean_env, python, vnpu
 
 CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.ini"))
 NO_PRODUCT = ("default", "tiny", "systolic-ideal")  # nothing is published of them
-DTYPES = ("f32", "bf16", "f16", "i8")
+BLOCKS = ("bfp8", "bfp4")  # named where a chip has them
+DTYPES = ("f32", "bf16", "f16", "i8", *BLOCKS)
 WITHIN = 0.02
 
 # TOPS per type and GB/s of memory as published, or by arithmetic from published counts and clocks. What is absent, is not published.
@@ -24,7 +25,7 @@ PUBLISHED: dict[str, dict[str, float]] = {
     "trainium2-like": {"f32": 20, "bf16": 79, "f16": 79, "DRAM": 2900 / 8},  # one core of eight
     "gaudi2-like": {"bf16": 432, "DRAM": 2460},
     "ascend910-like": {"f16": 256, "i8": 512, "DRAM": 1200},
-    "wormhole-like": {"bf16": 74, "f16": 74, "i8": 148, "DRAM": 288},  # i8: published for BFP8
+    "wormhole-like": {"bf16": 74, "f16": 74, "bfp8": 148, "DRAM": 288},
     "edge-like": {"i8": 2 * 512 * 1e9 / 1e12, "DRAM": 12},  # 512 units at 1 GHz; published rounded to 1
     "gemmini-16": {"i8": 2 * 256 * 1e9 / 1e12, "ports": 16},  # 256 units, an ideal memory behind a 128-bit bus, cycles taken as 1 ns
     "vta": {"i8": 0.0512, "DRAM": 2.1},
@@ -34,7 +35,8 @@ PUBLISHED: dict[str, dict[str, float]] = {
 def summary(name: str) -> dict[str, float]:
     """Peaks in TOPS by type (0: none) and in GB/s of the memory and of its ports, from `vnpu info`."""
     text = vnpu("info", name).stdout
-    out = {dtype: float(value) for dtype, value in re.findall(r"^peak (\w+) +([\d.e+]+) TOPS", text, re.M)}
+    out = dict.fromkeys(BLOCKS, 0.0)
+    out |= {dtype: float(value) for dtype, value in re.findall(r"^peak (\w+) +([\d.e+]+) TOPS", text, re.M)}
     out |= dict.fromkeys(re.findall(r"^peak (\w+) +none", text, re.M), 0.0)
     match = re.search(r"^DRAM +([\d.e+]+) GB/s peak", text, re.M)
     assert match and set(out) == set(DTYPES), text
