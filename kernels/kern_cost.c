@@ -170,12 +170,12 @@ static uint64_t stream_cycles(const vnpu_machine_t *machine, vnpu_dtype_t dtype,
     uint64_t num = machine->matrix_rate_num[dtype], den = machine->matrix_rate_den[dtype];
     uint64_t steps = steps_of(machine, roles->streamed, part);
     uint64_t stream = max64(kern_ceil_div(steps * den, num), machine->matrix_min_stream_cycles);
-    stream = max64(stream, operand_cycles(machine, dtype, roles, part));
     uint64_t pieces = 1;
     if (machine->matrix_stream_elems != 0)
         pieces = kern_ceil_div(kern_ceil_div(part, roles->streamed.arrays),
                                machine->matrix_stream_elems);
-    return stream + machine->matrix_fill_cycles + (pieces - 1) * machine->matrix_gap_cycles;
+    stream += machine->matrix_fill_cycles + (pieces - 1) * machine->matrix_gap_cycles;
+    return max64(stream, operand_cycles(machine, dtype, roles, part));
 }
 
 uint64_t kern_cost_matrix(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t m, uint64_t k,

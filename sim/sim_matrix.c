@@ -156,9 +156,10 @@ static sim_folds_t folds_of(const sim_matrix_spec_t *spec, sim_matrix_op_t *op) 
     uint64_t stream = sim_matrix_stream_cycles(spec, part.streamed, op->rate);
     uint64_t count = folds.row_folds * folds.col_folds;
     uint64_t operands = operand_cycles(spec, op, count);
-    op->operand_cycles = operands > stream ? count * (operands - stream) : 0;
-    op->fill_cycles = count * sim_matrix_fill_cycles(spec, part.streamed);
-    folds.stream = max64(stream, operands) + sim_matrix_fill_cycles(spec, part.streamed);
+    uint64_t fill = sim_matrix_fill_cycles(spec, part.streamed), own = stream + fill;
+    op->operand_cycles = operands > own ? count * (operands - own) : 0;
+    op->fill_cycles = count * fill;
+    folds.stream = max64(own, operands);
     return folds;
 }
 

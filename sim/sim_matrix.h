@@ -15,9 +15,9 @@
  *            with has_full_folds; a load is repeated for every piece of the operand (f32 as bf16
  *            pieces); it goes through one port per array,
  *   stream = max(ceil(ceil(streamed / step) / rate), min_stream), rate = steps per cycle for the
- *            dtype (1/4 -> 4 cycles a step; 2 -> 1/2), and at least what the operand ports take for
- *            the fold's share of the operands, ceil(bytes / folds / operand_bytes); after gap_cycles
- *            of control for each piece of stream_elems,
+ *            dtype (1/4 -> 4 cycles a step; 2 -> 1/2), after gap_cycles of control for each piece of
+ *            stream_elems; both at least what the operand ports, which work meanwhile, take for the
+ *            fold's share of the operands, ceil(bytes / folds / operand_bytes),
  *   skew   = rows + cols - 2 until the last row has crossed the array; 0 with is_broadcast (the
  *            cells of a cube get their operands together).
  * A new stream may enter while the last one crosses (is_serial: only when it has left). With n =

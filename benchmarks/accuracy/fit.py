@@ -58,7 +58,7 @@ FITTED: dict[str, list[Key]] = {
         Key(
             "noc.bytes_per_cycle",
             "B",
-            "rate at which blocks reach a worker: 28 alone, 13 where reading and multicast take turns",
+            "rate at which blocks reach a worker: 28 at most, 23 read, 13 where reading and multicast take turns",
         ),
     ],
     "trainium2-like": [

@@ -319,6 +319,30 @@ Test(shapes, operand_ports_limit_the_stream) {
     }
 }
 
+/* Gaps stop the array, not the ports: eight pieces of 64 + 3 cycles, or nine tiles of 32 + x. */
+Test(shapes, operand_ports_work_during_gaps) {
+    static const struct {
+        uint32_t port;
+        uint64_t fold, wait;
+    } CASES[] = {{64, 8 * 67, 0}, {35, 8 * 67, 0}, {34, 543, 7}, {32, 576, 40}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        sim_matrix_spec_t spec = bench_spec(SIM_WEIGHT_STATIONARY, 32, 32);
+        spec.step = 2;
+        spec.load_rows_per_cycle = 32;
+        spec.gap_cycles = 3;
+        spec.stream_elems = 32;
+        spec.operand_bytes = CASES[i].port;
+        sim_matrix_op_t op = bench_op(256, 64, 64);
+        op.in_bytes = op.weight_bytes = 2;
+        op.rate = (sim_ratio_t){1, 4};
+        (void)bench_cycles(&spec, &op, 1);
+        cr_assert_eq(op.op.end, (1 + 4 * CASES[i].fold) * TICKS, "%zu: %llu", i,
+                     (unsigned long long)(op.op.end / TICKS));
+        cr_assert_eq(cycles_of(&op.op, SIM_CAUSE_OPERAND_WAIT), 4 * CASES[i].wait);
+        cr_assert_eq(cycles_of(&op.op, SIM_CAUSE_FILL_DRAIN), 4 * 24);
+    }
+}
+
 /* Output-stationary: rows and columns both stream by. Kept weights are not read again. */
 Test(shapes, operand_ports_count_what_is_read) {
     sim_matrix_spec_t spec = bench_spec(SIM_OUTPUT_STATIONARY, 16, 16);
