@@ -2,10 +2,10 @@
  * xla-like: matrix products as XLA emits them for a TPU, as far as times of products on a TPU v4
  * tell (docs/mapping.md).
  *
- * - K up to STEP_LIMIT elements goes in one step. The cores split the longer of m and n (n only in
- *   whole widths of the array); what the split deals to a core stays in its scratchpad, the other
- *   operand comes in tiles of EDGE rows or columns. With one DMA queue a core loads, multiplies and
- *   stores in turn.
+ * - K goes in one step while a row of an operand has up to STEP_BYTES. The cores split the longer
+ *   of m and n (n only in whole widths of the array); what the split deals to a core stays in its
+ *   scratchpad, the other operand comes in tiles of EDGE rows or columns. With one DMA queue a core
+ *   loads, multiplies and stores in turn.
  * - A longer K goes in steps of EDGE. The cores split m, into tiles of at most ROWS x EDGE results;
  *   the loads of a step run ahead of the products.
  * - Results have one buffer; two where a batch is walked.
@@ -16,7 +16,7 @@
 
 #define EDGE       512
 #define ROWS       2048
-#define STEP_LIMIT 2048
+#define STEP_BYTES 4096
 #define UNIT       8 /* rows of a vector register */
 
 /* What one of `parts` equal ones has, in whole units. */
@@ -71,10 +71,10 @@ static bool many_steps(const vnpu_machine_t *machine, const kern_gemm_shape_t *s
 
 bool kern_profile_xla_gemm(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                            kern_gemm_plan_t *out_plan) {
+    int64_t row_bytes = shape->size[GEMM_K] * vnpu_dtype_bytes(shape->a_dtype);
     for (uint32_t cores = machine->workers; cores >= 1; cores--) {
-        bool is_done = shape->size[GEMM_K] > STEP_LIMIT
-                           ? many_steps(machine, shape, cores, out_plan)
-                           : one_step(machine, shape, cores, out_plan);
+        bool is_done = row_bytes > STEP_BYTES ? many_steps(machine, shape, cores, out_plan)
+                                              : one_step(machine, shape, cores, out_plan);
         if (is_done) return true;
     }
     return false;

@@ -155,6 +155,41 @@ Test(profile, xla_leaves_to_the_search_what_fits_nowhere) {
     test_close(context);
 }
 
+/* i8: exact. Both regimes, either split, batches; small memories halve the tiles. */
+Test(profile, xla_products_have_the_right_values, .timeout = 60) {
+    static const int64_t cases[][4] = {/* batch, m, k, n */
+                                       {1, 1, 1, 1},     {1, 17, 2049, 65}, {1, 130, 300, 520},
+                                       {1, 60, 70, 600}, {1, 600, 70, 60},  {3, 40, 2500, 33},
+                                       {5, 50, 64, 70},  {1, 1030, 5, 512}};
+    static const char *const options[] = {"grid.cores=2", "grid.cores=3,dma.queues=1",
+                                          "grid.cores=2,sram.bytes=64 KiB,acc.bytes=32 KiB"};
+    for (size_t o = 0; o < 2 * sizeof options / sizeof options[0]; o++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "mapping.profile=xla-like,%s", options[o / 2]);
+        shim_open("default", text, o % 2 ? DEV_EXEC_CHAOS : DEV_EXEC_VALUES, 3);
+        kern_context_t *context = NULL;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            int64_t b = cases[i][0], m = cases[i][1], k = cases[i][2], n = cases[i][3];
+            kern_gemm_t call = {.alpha = 1, .beta = 1};
+            call.a = test_tensor(VNPU_I8, 3, (int64_t[]){b, m, k});
+            call.b = test_tensor(VNPU_I8, 3, (int64_t[]){b, k, n});
+            call.out = test_tensor(VNPU_I32, 3, (int64_t[]){b, m, n});
+            test_fill(&call.a, -128, 127), test_fill(&call.b, -128, 127);
+            test_ok(context, kern_gemm(context, 0, &call), text);
+            for (int64_t e = 0; e < b * m * n; e += 1 + b * m * n / 997) {
+                int64_t sum = 0, left = e / n * k, right = e / (m * n) * k * n + e % n;
+                for (int64_t j = 0; j < k; j++)
+                    sum += test_get_int(&call.a, left + j) * test_get_int(&call.b, right + j * n);
+                cr_assert_eq(test_get_int(&call.out, e), sum, "%s: case %zu, element %lld", text, i,
+                             (long long)e);
+            }
+            test_release(&call.a), test_release(&call.b), test_release(&call.out);
+        }
+        test_close(context);
+    }
+}
+
 static uint32_t sram_of_layer_norm(const char *overrides) {
     kern_context_t *context = open_with(overrides);
     kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){2048, 1024}),
