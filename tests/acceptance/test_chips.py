@@ -124,3 +124,27 @@ def test_a_key_without_effect_is_told_with_its_place(tmp_path):
     told = vnpu("info", "--quick", chip).stderr
     assert f"{chip}:3: dram.max_row_hits: without effect, dram.window = 1" in told
     assert "without effect" not in vnpu("info", "--quick", chip, "-o", "dram.window=32").stderr
+
+
+CLASSES = """
+q, k, v = (torch.randn(2, 3, 40, 16) for _ in range(3))
+layer = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Softmax(-1))
+want = layer(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+with torch_vnpu.profile() as p, torch.no_grad():
+    mixed = torch.nn.functional.scaled_dot_product_attention(q.to("vnpu"), k.to("vnpu"), v.to("vnpu"), is_causal=True)
+    got = layer.to("vnpu")(mixed)
+busy = {row["name"]: row["causes_ps"]["useful"] for row in p.report["engines"]}
+chip = torch.vnpu.get_device_properties(0)
+answer(difference=float((got.cpu() - want).abs().max()), fallback=p.report["coverage"]["fallback"], busy=busy,
+       processors=chip.multi_processor_count, classes=[(c["class_name"], c["workers"], c["matrix_rows"]) for c in chip.classes])
+"""
+
+
+def test_a_model_runs_on_two_classes_of_cores():
+    """Products on Gaudi's matrix engines, the rest on its vector processors: no class has all that fused attention needs."""
+    run = python(CLASSES, {"VNPU_CONFIG": "gaudi2-like", "VNPU_FALLBACK": "error"})
+    assert run["difference"] < 1e-6 and run["fallback"] == 0
+    assert run["classes"] == [["mme", 2, 256], ["tpc", 24, 0]] and run["processors"] == 26
+    busy = run["busy"]
+    assert len(busy) == 2 * 4 + 24 * 3
+    assert busy["core0.matrix"] > 0 and busy["core2.vector"] > 0 and "core2.matrix" not in busy

@@ -90,6 +90,12 @@ class Chip:
                 key, value = line.split(" = ", 1)
                 self.keys[f"{section}.{key}"] = value
 
+    @property
+    def cores_a_node(self) -> int:
+        """So many cores share a router where NOC gives 16 of them to 16 cores and those of the classes beside them."""
+        beside = sum(int(text) for key, text in self.keys.items() if plain(key) == "count" and key != "count")
+        return 1 + (beside + 15) // 16
+
     @functools.cache  # noqa: B019 (one object a session)
     def numbers(self, options: str) -> str:
         """All that the probe counted, or the refusal."""
@@ -114,6 +120,7 @@ class Chip:
         companion = COMPANIONS.get(key, "") if self.keys["noc.type"] == "crossbar" or not key.startswith("noc.") else ""
         if self.keys["noc.type"] != "crossbar":  # its channels belong to endpoints
             companion = ",".join(part for part in companion.split(",") if not part.startswith("dram.channels="))
+        companion = companion.replace("core_nodes=1-4:1-4", "core_nodes=" + " ".join(["1-4:1-4"] * self.cores_a_node))
         if self.keys["dma.queues"] == "1":  # the probe's programs load and store on queues of their own
             companion = ",".join(part for part in (companion, "dma.queues=2") if part)
         base = self.numbers(companion)

@@ -428,6 +428,21 @@ Test(classes, values_do_not_hang_on_the_class) {
     rig_close(&rig);
 }
 
+/* 24 cubes beside 48 vector cores, as on Ascend 910B: a class reaches the cores that no mask of 64 bits names. */
+Test(classes, a_class_reaches_cores_beyond_the_mask) {
+    rig_t rig;
+    rig_open(&rig, "grid.cores=24,class vec.count=48,class vec.workers=0", (dev_chip_options_t){0});
+    cr_assert_eq(rig.machine.cores, 72);
+    cr_assert_eq(rig.machine.cls[1].workers, 48);
+    uint64_t vector = load(&rig, VECTOR).value[0], product = load(&rig, PRODUCT).value[0];
+    uint64_t one = time_of(&rig, vector, 1, 2, 0);
+    cr_assert_eq(time_of(&rig, vector, 48, 2, 0), one, "all side by side");
+    cr_assert_gt(time_of(&rig, vector, 49, 2, 0), one);
+    cr_assert_gt(time_of(&rig, vector, 41, 0, 0xffffffffff000000), one, "a mask names 40 of them");
+    cr_assert_eq(time_of(&rig, product, 24, 0, 0), time_of(&rig, product, 1, 0, 0));
+    rig_close(&rig);
+}
+
 /* Copies inside the memory are done by core 0, whatever its class. */
 Test(classes, copies_use_the_first_core) {
     rig_t rig;

@@ -178,6 +178,27 @@ Test(overlap, compute_on_disjoint_cores_takes_the_longer_of_both) {
     close_rig(&rig);
 }
 
+/* Classes of cores are disjoint: a stream on each, and neither names cores of the other's clock. */
+Test(overlap, classes_of_cores_run_side_by_side) {
+    const char *classes = ",class vec.count=2,class vec.matrix.count=0,class vec.core.clock=700 MHz";
+    uint64_t one[2] = {alone(classes, false, 0, 4), alone(classes, false, 1 << 4, 1)};
+    cr_assert_gt(one[1], one[0], "700 MHz");
+    rig_t rig;
+    open_rig(&rig, classes, DEV_REUSE_CHECK);
+    launch(&rig, rig.compute, 1, 0, 0, 4);
+    launch(&rig, rig.compute, 2, 1 << 4, 1 << 20, 1);
+    launch(&rig, rig.compute, 2, 1 << 5, 2 << 20, 1);
+    stop(&rig);
+    cr_assert_lt(rig.row[1].start_ps, rig.row[0].end_ps - rig.completion);
+    cr_assert_geq(rig.row[2].start_ps, rig.row[1].end_ps - rig.completion, "one stream");
+    for (uint32_t r = 0; r < 3; r++) {
+        uint64_t same = one[r == 0 ? 0 : 1];
+        cr_assert_geq(span(&rig, r) * 100, same * 99);
+        cr_assert_leq(span(&rig, r) * 100, same * 101);
+    }
+    close_rig(&rig);
+}
+
 Test(overlap, loads_on_disjoint_cores_share_the_memory) {
     rig_t rig;
     const char *slow = ",dma.outstanding_bytes=64 KiB,dram.clock=300 MHz"; /* one of them is enough for the memory */

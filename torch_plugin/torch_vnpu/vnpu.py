@@ -345,7 +345,9 @@ def seed_all() -> None:
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """Types that torch.autocast may take: the short floats that the matrix units of this chip multiply."""
     rates = [cores["matrix_rate"] for cores in _C._machine()["classes"]]  # by type code of the instruction set
-    return [dtype for dtype, code in ((torch.bfloat16, 2), (torch.float16, 3)) if any(rate[code][0] > 0 for rate in rates)]
+    return [
+        dtype for dtype, code in ((torch.bfloat16, 2), (torch.float16, 3)) if any(rate[code][0] > 0 for rate in rates)
+    ]
 
 
 # --- plumbing ----------------------------------------------------------------------------------------------------------
