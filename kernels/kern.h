@@ -131,12 +131,23 @@ typedef struct kern_conv {
     uint32_t stride[2], dilation[2]; /* rows, columns; >= 1 */
     uint32_t pad[2];                 /* zeros before the first row and column; behind the last one as many as out's size needs */
     uint32_t groups;                 /* >= 1; results of group i see the i-th part of the channels */
+    bool is_flipped; /* weights are read with rows and columns in reverse order: gradients, transposed convolutions */
     kern_activation_t activation;
 } kern_conv_t;
 /* out[b, o, y, x] = act(bias[o] + sum over c, i, j of in[b, c, y * stride + i * dilation - pad, ...] * weight[o, c, i, j]): the
  * cross-correlation that torch calls convolution. Types as in kern_gemm; i8 by i8 gives i32 sums, with ReLU at most. Patterns reach
  * pads up to 255 and borders of tiles up to 127; beyond that VNPU_ERROR_UNSUPPORTED. */
 KERN_API vnpu_status_t kern_conv(kern_context_t *context, vnpu_stream_t stream, const kern_conv_t *call);
+
+typedef struct kern_conv_weight {
+    kern_tensor_t out;  /* [O, C / groups, KH, KW]: gradient of the weights */
+    kern_tensor_t in;   /* [B, C, H, W] */
+    kern_tensor_t grad; /* [B, O, OH, OW]: gradient of the result, of in's float type */
+    uint32_t stride[2], dilation[2], pad[2], groups; /* of the convolution */
+} kern_conv_weight_t;
+/* out[o, c, i, j] = sum over b, y, x of grad[b, o, y, x] * in[b, c, y * stride + i * dilation - pad, ...]. The gradient of the input
+ * is kern_conv itself, with flipped weights (kern_conv_t.is_flipped). Limits as in kern_conv. */
+KERN_API vnpu_status_t kern_conv_weight(kern_context_t *context, vnpu_stream_t stream, const kern_conv_weight_t *call);
 
 /* ---- pooling -------------------------------------------------------------------------------------------------------- */
 typedef enum kern_pool_kind { KERN_POOL_MAX, KERN_POOL_SUM } kern_pool_kind_t;

@@ -24,7 +24,8 @@ static void make_key(const kern_conv_shape_t *s, kern_key_t *key) {
     if (s->has_bias) kern_key_add(key, s->bias, sizeof s->bias);
     kern_key_add_u64(key, (uint64_t)s->in_dtype | (uint64_t)s->weight_dtype << 8 |
                               (uint64_t)s->out_dtype << 16 | (uint64_t)s->bias_dtype << 24 |
-                              (uint64_t)s->has_bias << 32 | (uint64_t)s->activation << 40);
+                              (uint64_t)s->has_bias << 32 | (uint64_t)s->is_flipped << 33 |
+                              (uint64_t)s->activation << 40);
 }
 
 /* ---- programs ---- */
@@ -345,6 +346,7 @@ static kern_slide_t slide_of(const kern_conv_t *call, const kern_conv_shape_t *s
                           .weight_dtype = s->weight_dtype,
                           .bias_dtype = s->bias_dtype,
                           .has_bias = s->has_bias,
+                          .is_flipped = s->is_flipped,
                           .activation = s->activation,
                           .at_out = call->out.address,
                           .at_in = call->in.address,
@@ -407,6 +409,7 @@ static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
                                .out_dtype = call->out.dtype,
                                .bias_dtype = call->bias.address ? call->bias.dtype : VNPU_DTYPE_NONE,
                                .has_bias = call->bias.address != 0,
+                               .is_flipped = call->is_flipped,
                                .activation = call->activation};
     shape.keeps_rows = context->machine.dma_keeps_rows;
     vnpu_dtype_t sums = kern_dtype_is_float(shape.in_dtype) ? VNPU_F32 : VNPU_I32;

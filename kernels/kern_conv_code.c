@@ -89,7 +89,8 @@ static coder_t coder_of(const kern_conv_shape_t *shape, const kern_conv_plan_t *
         c.kernel[s] = kern_axis_make(shape->kernel[s], shape->kernel[s]);
     const kern_axis_t *channels = &plan->axis[CONV_C];
     c.is_merged = c.is_channels_last && shape->dilation[CONV_COLS] == 1 &&
-                  shape->kernel[CONV_COLS] > 1 && !kern_axis_is_clipped(channels);
+                  shape->kernel[CONV_COLS] > 1 && !shape->is_flipped &&
+                  !kern_axis_is_clipped(channels);
     int64_t row = shape->kernel[CONV_COLS] * channels->tile;
     c.row = kern_axis_make(row, row);
     lay_out_image(&c);
@@ -115,6 +116,7 @@ static void add_k(const coder_t *c, terms_t *list, bool is_image) {
     int64_t kh = is_image ? c->in_stride[CONV_H] * dilation[CONV_ROWS] : c->weight_kernel[CONV_ROWS];
     int64_t kw = is_image ? c->in_stride[CONV_W] * dilation[CONV_COLS] : c->weight_kernel[CONV_COLS];
     int64_t channel = is_image ? c->in_stride[CONV_C] : c->weight_stride[CONV_C];
+    if (!is_image && c->shape->is_flipped) kh = -kh, kw = -kw; /* from the last position on */
     const kern_axis_t *channels = axis_of(c, CONV_C);
     if (!c->is_channels_last) add(list, channels, channel, true);
     add(list, &c->kernel[CONV_ROWS], kh, false);
@@ -303,6 +305,13 @@ static vnpu_insn_t *store_out(const coder_t *c) {
 
 /* ---- array ---- */
 
+/* Elements to where a flipped kernel begins. */
+static int64_t last_position(const coder_t *c) {
+    if (!c->shape->is_flipped) return 0;
+    return (c->shape->kernel[CONV_ROWS] - 1) * c->weight_kernel[CONV_ROWS] +
+           (c->shape->kernel[CONV_COLS] - 1) * c->weight_kernel[CONV_COLS];
+}
+
 static void emit_mm(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
     const kern_conv_plan_t *plan = c->plan;
@@ -312,7 +321,8 @@ static void emit_mm(const coder_t *c) {
     result_terms(c, &result, true);
     vnpu_ap_t a = kern_ap_terms(VNPU_SPACE_SRAM, shape->in_dtype, c->sram_in, image.term,
                                 image.count, false);
-    vnpu_ap_t w = kern_ap_terms(VNPU_SPACE_SRAM, shape->weight_dtype, c->sram_weight, weights.term,
+    int64_t first = c->sram_weight + last_position(c) * vnpu_dtype_bytes(shape->weight_dtype);
+    vnpu_ap_t w = kern_ap_terms(VNPU_SPACE_SRAM, shape->weight_dtype, first, weights.term,
                                 weights.count, false);
     vnpu_ap_t d =
         kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, result.term, result.count, false);

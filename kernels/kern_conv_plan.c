@@ -453,6 +453,12 @@ static uint64_t part_of(const search_t *search, const dealing_t *d, uint32_t x) 
     return size;
 }
 
+/* bf16 products are summed in pairs of k (docs/numerics.md): a pair lies in one tile. */
+static bool splits_pairs(const kern_conv_shape_t *shape, uint32_t c_tile) {
+    return shape->in_dtype == VNPU_BF16 && c_tile < (uint64_t)shape->size[CONV_C] &&
+           c_tile * (uint64_t)kern_conv_positions(shape) % 2 != 0;
+}
+
 static void consider_dealing(search_t *search, dealing_t d) {
     const int64_t *size = search->shape->size;
     kern_fold_t fold = kern_cost_fold(search->machine);
@@ -461,10 +467,12 @@ static void consider_dealing(search_t *search, dealing_t d) {
     parts_t n = parts_of(part_of(search, &d, CONV_N), is_turned ? fold.m : fold.n,
                          is_turned ? MOST_ROWS : MOST_COLS);
     parts_t c = parts_of((uint64_t)size[CONV_C], kern_ceil_div(fold.k, positions), 8192);
+    if (splits_pairs(search->shape, 1) && size[CONV_C] > 1) add_part(&c, 2);
     spans_t spans = spans_of(part_of(search, &d, CONV_B), part_of(search, &d, CONV_H),
                              part_of(search, &d, CONV_W), 512);
     for (uint32_t i = 0; i < spans.count * n.count * c.count; i++) {
         span_t span = spans.value[i / c.count / n.count];
+        if (splits_pairs(search->shape, c.value[i % c.count])) continue;
         kern_conv_plan_t plan = {.grid = {d.grid0, d.grid1}};
         plan.axis[CONV_G] = kern_axis_make(size[CONV_G], 1);
         plan.axis[CONV_N] = kern_axis_make(size[CONV_N], n.value[i / c.count % n.count]);

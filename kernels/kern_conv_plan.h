@@ -31,7 +31,7 @@ typedef struct kern_conv_shape {
     int64_t weight[CONV_AXES], weight_kernel[2];
     int64_t bias[CONV_AXES];
     vnpu_dtype_t in_dtype, weight_dtype, out_dtype, bias_dtype;
-    bool has_bias;
+    bool has_bias, is_flipped;
     bool keeps_rows; /* transfers have the rows of the tile, also where these follow each other */
     bool is_direct; /* results go from the accumulator to DRAM, without the vector unit */
     bool loads_bias; /* and the bias to it before the products, where a plan can */

@@ -219,6 +219,13 @@ static vnpu_ap_t channel_ap(const coder_t *c, vnpu_dtype_t dtype, uint32_t base,
     return ap;
 }
 
+static vnpu_ap_t weight_ap(const coder_t *c, int64_t position) {
+    int64_t positions = positions_of(c->call);
+    int64_t at = c->call->is_flipped ? positions - 1 - position : position;
+    return channel_ap(c, c->call->weight_dtype, c->sram_weight, positions, at,
+                      c->plan->weight_elems);
+}
+
 static vnpu_ap_t scalar_ap(const coder_t *c, uint8_t arg) {
     static const int64_t none[SLIDE_AXES];
     return walk(c, VNPU_SPACE_ARG, VNPU_I64, 8 * (int64_t)arg, none, false);
@@ -351,8 +358,7 @@ static vnpu_insn_t *emit_first(const coder_t *c) {
         return emit_vector(c, VNPU_OP_V_UNARY, VNPU_U_COPY, out_ap(c), &window, 1);
     if (call->kind == KERN_SLIDE_SUM)
         return emit_vector(c, VNPU_OP_V_UNARY, VNPU_U_COPY, sums_ap(c), &window, 1);
-    vnpu_ap_t src[3] = {window, channel_ap(c, call->weight_dtype, c->sram_weight,
-                                           positions_of(call), 0, c->plan->weight_elems)};
+    vnpu_ap_t src[3] = {window, weight_ap(c, 0)};
     if (call->has_bias)
         src[2] = channel_ap(c, call->bias_dtype, c->sram_bias, 1, 0, axis_of(c->plan, SLIDE_C)->tile);
     vnpu_insn_t *insn = emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_MUL, is_alone ? out_ap(c) : sums_ap(c),
@@ -375,8 +381,7 @@ static void emit_next(const coder_t *c, int64_t i, int64_t j) {
         return;
     }
     bool is_last = position == positions - 1 && call->activation == KERN_ACT_NONE;
-    vnpu_ap_t weight = channel_ap(c, call->weight_dtype, c->sram_weight, positions, position,
-                                  c->plan->weight_elems);
+    vnpu_ap_t weight = weight_ap(c, position);
     vnpu_insn_t *insn = emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_MUL, is_last ? out_ap(c) : sums_ap(c),
                                     (vnpu_ap_t[]){window, weight, sums_ap(c)}, 3);
     insn->func2 = VNPU_B_ADD;
@@ -490,7 +495,8 @@ static void make_key(const kern_slide_t *call, kern_key_t *key) {
     kern_key_add_u64(key, (uint64_t)call->kind | (uint64_t)call->in_dtype << 8 |
                               (uint64_t)call->out_dtype << 16 | (uint64_t)call->weight_dtype << 24 |
                               (uint64_t)call->bias_dtype << 32 | (uint64_t)call->activation << 40 |
-                              (uint64_t)call->has_bias << 48 | (uint64_t)call->has_index << 49);
+                              (uint64_t)call->has_bias << 48 | (uint64_t)call->has_index << 49 |
+                              (uint64_t)call->is_flipped << 50);
     kern_key_add_u64(key, kern_f32_bits((float)call->scale));
 }
 

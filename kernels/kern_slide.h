@@ -26,6 +26,7 @@ typedef struct kern_slide {
     int64_t weight[3], bias;                                    /* strides: c, kernel rows, columns; c */
     vnpu_dtype_t in_dtype, out_dtype, weight_dtype, bias_dtype;
     bool has_index, has_bias;
+    bool is_flipped; /* the filter's last position meets the window's first */
     kern_activation_t activation;
     double scale;
     vnpu_addr_t at_out, at_in, at_index, at_weight, at_bias;

@@ -294,8 +294,14 @@ KERNELS = [
         "index.Tensor_out", "index_tensor_out", "index", "fib", "integer indices of adjacent dimensions; masks: host"
     ),
     # convolutions arrive here; the CPU has none of that name, so the handlers do the host's part themselves
-    Kernel("convolution_overrideable", "convolution", "convolution", "f", "three dimensions, transposed: host"),
-    Kernel("convolution_backward_overrideable", "convolution_backward", "convolution", "f", "", "host"),
+    Kernel("convolution_overrideable", "convolution", "convolution", "f", "three dimensions: host"),
+    Kernel(
+        "convolution_backward_overrideable",
+        "convolution_backward",
+        "convolution",
+        "f",
+        "three dimensions, stride with dilation: host",
+    ),
     # pooling
     Kernel("max_pool2d", "max_pool2d", "pooling", "f", "where no gradient is needed: without indices"),
     Kernel("max_pool2d_with_indices.out", "max_pool2d_with_indices_out", "pooling"),

@@ -22,6 +22,8 @@ mlp = nn.Sequential(nn.Linear(37, 53), nn.ReLU(), nn.Linear(53, 11), nn.GELU())
 table = nn.Embedding(101, 19)
 x, y, z = randn(37, 37), randn(37, 37), randn(5, 29, 31)
 heads = [randn(2, 3, 41, 24) for _ in range(3)]
+image = randn(2, 6, 19, 17)
+last = image.to(memory_format=torch.channels_last)
 CASES = {
     "encoder": (encoder, [ids]),
     "mlp": (mlp, [x]),
@@ -34,6 +36,14 @@ CASES = {
     "attention": (F.scaled_dot_product_attention, heads),
     "add_broadcast": (lambda a, b: a + b, [z, randn(29, 1)]),
     "transposed_copy": (lambda a: a.transpose(0, 2).contiguous(), [z]),
+    "conv": (nn.Conv2d(6, 13, 3, padding=1), [image]),
+    "conv_strided": (nn.Conv2d(6, 10, (5, 3), 2, (2, 0), groups=2), [image]),
+    "conv_1x1": (nn.Conv2d(6, 21, 1, bias=False), [image]),
+    "conv_last": (nn.Conv2d(6, 13, 3, padding=2, dilation=2), [last]),
+    "conv1d": (nn.Conv1d(6, 8, 5, padding=2), [image[:, :, 0]]),
+    "max_pool": (lambda a: F.max_pool2d(a, 3, 2, 1), [image]),
+    "avg_pool": (lambda a: F.avg_pool2d(a, 2), [last]),
+    "batch_norm": (nn.BatchNorm2d(6).eval(), [image]),
     "softmax": (lambda a: a.softmax(-1), [z]),
     "layer_norm": (lambda a: F.layer_norm(a, (31,)), [z]),
     "sum": (lambda a: a.sum(1), [z]),
@@ -85,12 +95,15 @@ def test_flops_cover_what_torch_counts(measured):
     cases = measured[0]
     for name, case in cases.items():
         assert case["flops"] >= case["counted"], name
-    counted = {name for name, case in cases.items() if case["counted"] > 0}
-    assert counted == {"encoder", "mlp", "mm", "mm_transposed", "bmm", "addmm", "row_times_matrix", "attention"}
+    assert {name for name, case in cases.items() if case["counted"] > 0} == PRODUCTS
+
+
+PRODUCTS = {"encoder", "mlp", "mm", "mm_transposed", "bmm", "addmm", "row_times_matrix", "attention",
+            "conv", "conv_strided", "conv_1x1", "conv_last", "conv1d"}  # fmt: skip
 
 
 def test_products_alone_count_exactly(measured):
-    for name in ("mm", "mm_transposed", "bmm", "addmm", "row_times_matrix", "mlp", "attention", "encoder"):
+    for name in PRODUCTS:
         case = measured[0][name]
         assert case["flops"] == case["counted"] > 0, name
 

@@ -41,8 +41,10 @@ static double reference(const kern_conv_t *call, const double *in, const double 
                 int64_t row = y * call->stride[0] + i * call->dilation[0] - call->pad[0];
                 int64_t col = x * call->stride[1] + j * call->dilation[1] - call->pad[1];
                 if (row < 0 || col < 0 || row >= is[2] || col >= is[3]) continue;
+                int64_t at = i * ws[3] + j;
+                if (call->is_flipped) at = ws[2] * ws[3] - 1 - at;
                 double p = in[((b * is[1] + first + c) * is[2] + row) * is[3] + col] *
-                           weight[((o * ws[1] + c) * ws[2] + i) * ws[3] + j];
+                           weight[(o * ws[1] + c) * ws[2] * ws[3] + at];
                 sum += p;
                 *out_scale += fabs(p);
             }
@@ -276,4 +278,83 @@ Test(conv, depthwise, .timeout = 120) {
         }
         test_close(context);
     }
+}
+
+Test(conv, flipped_kernels, .timeout = 120) {
+    for (uint32_t m = 0; m < test_num_machines; m++) {
+        kern_context_t *context = test_open(m);
+        for (uint32_t c = 0; c < CASES; c++) {
+            kern_conv_t call = make(&cases[c], VNPU_F32, VNPU_F32, (c + m) % 8);
+            call.is_flipped = true;
+            check(context, &call, "flipped");
+            release(&call);
+        }
+        test_close(context);
+    }
+}
+
+/* ---- gradients of weights ---- */
+
+static void check_weight(kern_context_t *context, const conv_case_t *t, uint32_t variant,
+                         vnpu_dtype_t dtype) {
+    kern_conv_t forward = make(t, dtype, dtype, variant & 3);
+    kern_conv_weight_t call = {.in = forward.in, .groups = t->groups};
+    for (int d = 0; d < 2; d++)
+        call.stride[d] = t->stride[d], call.pad[d] = t->pad[d], call.dilation[d] = t->dilation[d];
+    call.grad = forward.out, call.out = forward.weight;
+    test_fill(&call.grad, -1, 1);
+    test_ok(context, kern_conv_weight(context, 0, &call), "conv_weight");
+    const int64_t *is = call.in.size, *gs = call.grad.size, *ws = call.out.size;
+    double *in = values_of(&call.in), *grad = values_of(&call.grad);
+    int64_t step = test_numel(&call.out) > 3000 ? 7 : 1;
+    for (int64_t e = 0; e < test_numel(&call.out); e += step) {
+        int64_t j = e % ws[3], i = e / ws[3] % ws[2], c = e / ws[3] / ws[2] % ws[1],
+                o = e / ws[3] / ws[2] / ws[1], channel = o / (ws[0] / t->groups) * ws[1] + c;
+        double sum = 0, scale = 0;
+        for (int64_t p = 0; p < gs[0] * gs[2] * gs[3]; p++) {
+            int64_t x = p % gs[3], y = p / gs[3] % gs[2], b = p / gs[3] / gs[2];
+            int64_t row = y * t->stride[0] + i * t->dilation[0] - t->pad[0];
+            int64_t col = x * t->stride[1] + j * t->dilation[1] - t->pad[1];
+            if (row < 0 || col < 0 || row >= is[2] || col >= is[3]) continue;
+            double product = in[((b * is[1] + channel) * is[2] + row) * is[3] + col] *
+                             grad[((b * gs[1] + o) * gs[2] + y) * gs[3] + x];
+            sum += product;
+            scale += fabs(product);
+        }
+        double got = test_get(&call.out, e);
+        double tolerance = 1e-5 * (1 + scale) + (dtype == VNPU_F32 ? 0 : fabs(sum) / 128);
+        cr_assert(fabs(got - sum) <= tolerance, "weight %lld %lld %lld %lld is %g, not %g",
+                  (long long)o, (long long)c, (long long)i, (long long)j, got, sum);
+    }
+    free(in), free(grad);
+    release(&forward);
+}
+
+Test(conv, gradients_of_weights, .timeout = 240) {
+    static const conv_case_t larger[] = {
+        {3, 30, 14, 13, 40, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1},
+        {5, 20, 3, 3, 150, {3, 3}, {1, 1}, {0, 0}, {1, 1}, 1}, /* results of one element, odd batch */
+    };
+    for (uint32_t m = 0; m < test_num_machines; m++) {
+        kern_context_t *context = test_open(m);
+        for (uint32_t c = 0; c < CASES; c++)
+            check_weight(context, &cases[c], c + m, c % 5 == 4 ? VNPU_BF16 : VNPU_F32);
+        for (uint32_t c = 0; c < 2; c++)
+            check_weight(context, &larger[c], m, VNPU_F32);
+        test_close(context);
+    }
+}
+
+Test(conv, misuse_of_gradients_is_refused_by_name) {
+    kern_context_t *context = test_open(2);
+    kern_conv_t forward = make(&cases[0], VNPU_F32, VNPU_F32, 0);
+    kern_conv_weight_t call = {.in = forward.in, .grad = forward.out, .out = forward.weight, .groups = 2};
+    cr_assert_eq(kern_conv_weight(context, 0, &call), VNPU_ERROR_INVALID_VALUE);
+    cr_assert_not_null(strstr(kern_error_detail(context), "do not agree"));
+    call.groups = 1;
+    call.stride[0] = call.stride[1] = call.dilation[0] = call.dilation[1] = 1;
+    call.grad.dtype = VNPU_BF16;
+    cr_assert_eq(kern_conv_weight(context, 0, &call), VNPU_ERROR_UNSUPPORTED);
+    release(&forward);
+    test_close(context);
 }

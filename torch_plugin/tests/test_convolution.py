@@ -65,8 +65,8 @@ def test_convolution_of_narrow_types(dtype):
 def test_convolutions_that_stay_on_the_host_are_named():
     with pytest.raises(NotImplementedError, match="convolution in three dimensions"):
         F.conv3d(randn(1, 2, 4, 4, 4).to(DEVICE), randn(3, 2, 2, 2, 2).to(DEVICE))
-    with pytest.raises(NotImplementedError, match="transposed"):
-        F.conv_transpose2d(randn(1, 2, 4, 4).to(DEVICE), randn(2, 3, 2, 2).to(DEVICE))
+    with pytest.raises(NotImplementedError, match="stride and dilation"):
+        F.conv_transpose2d(randn(1, 2, 4, 4).to(DEVICE), randn(2, 3, 2, 2).to(DEVICE), stride=2, dilation=2)
     with pytest.raises(NotImplementedError, match="pad 400 x 1"):
         F.conv2d(randn(1, 2, 4, 4).to(DEVICE), randn(3, 2, 2, 2).to(DEVICE), padding=(400, 1))
 
@@ -74,13 +74,66 @@ def test_convolutions_that_stay_on_the_host_are_named():
 @pytest.mark.host
 def test_host_convolutions_give_the_same():
     compare(lambda i, k: F.conv3d(i, k), randn(1, 2, 4, 4, 4), randn(3, 2, 2, 2, 2), **CLOSE)
-    compare(lambda i, k: F.conv_transpose2d(i, k, stride=2), randn(1, 2, 4, 4), randn(2, 3, 2, 2), **CLOSE)
-    x, w = randn(1, 2, 6, 6).to(DEVICE).requires_grad_(), randn(3, 2, 3, 3, seed=1).to(DEVICE).requires_grad_()
-    F.conv2d(x, w).square().sum().backward()
-    x2, w2 = x.detach().cpu().requires_grad_(), w.detach().cpu().requires_grad_()
-    F.conv2d(x2, w2).square().sum().backward()
-    torch.testing.assert_close(x.grad.cpu(), x2.grad, **CLOSE)
-    torch.testing.assert_close(w.grad.cpu(), w2.grad, **CLOSE)
+    compare(
+        lambda i, k: F.conv_transpose2d(i, k, stride=2, dilation=2), randn(1, 2, 4, 4), randn(2, 3, 2, 2), **CLOSE
+    )
+
+
+@pytest.mark.parametrize(
+    "size,weight,options",
+    [
+        ((2, 3, 8, 9), (5, 3, 3, 3), {"padding": 1}),
+        ((1, 4, 7, 7), (6, 4, 1, 1), {}),
+        ((1, 4, 9, 9), (6, 4, 1, 1), {"stride": 2}),  # results that nothing reaches
+        ((2, 3, 20, 21), (8, 3, 7, 7), {"stride": 2, "padding": 3}),
+        ((2, 4, 15, 14), (6, 2, 3, 2), {"stride": (1, 3), "padding": (2, 0), "dilation": (2, 1), "groups": 2}),
+        ((2, 5, 9, 9), (5, 1, 3, 3), {"padding": 1, "stride": 2, "groups": 5}),
+        ((1, 2, 6, 6), (3, 2, 2, 2), {"padding": 4}),  # more border than kernel
+        ((3, 2, 5, 5), (4, 2, 5, 5), {}),
+    ],
+)
+def test_gradients(size, weight, options):
+    def gradients(x, w, b):
+        x, w, b = (t.detach().requires_grad_() for t in (x, w, b))
+        F.conv2d(x, w, b, **options).square().sum().backward()
+        return x.grad, w.grad, b.grad
+
+    x, w, b = randn(*size), randn(*weight, seed=1), randn(weight[0], seed=2)
+    compare(gradients, x, w, b, atol=1e-3, rtol=1e-4)
+    compare(gradients, x.to(memory_format=torch.channels_last), w, b, atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "size,weight,options",
+    [
+        ((2, 3, 6, 7), (3, 5, 3, 3), {}),
+        ((2, 3, 6, 7), (3, 5, 4, 4), {"stride": 2, "padding": 1}),
+        ((1, 4, 5, 5), (4, 3, 3, 2), {"stride": (3, 2), "output_padding": (1, 0), "groups": 2}),
+        ((1, 4, 5, 5), (4, 1, 3, 3), {"padding": 2, "dilation": 2, "groups": 4}),
+        ((1, 2, 5, 5), (2, 3, 2, 2), {"stride": 3}),
+    ],
+)
+def test_transposed_convolution(size, weight, options):
+    x, w = randn(*size), randn(*weight, seed=1)
+    b = randn(weight[1] * options.get("groups", 1), seed=2)
+    compare(lambda i, k, c: F.conv_transpose2d(i, k, c, **options), x, w, b, **CLOSE)
+
+    def gradients(x, w, b):
+        x, w, b = (t.detach().requires_grad_() for t in (x, w, b))
+        F.conv_transpose2d(x, w, b, **options).square().sum().backward()
+        return x.grad, w.grad, b.grad
+
+    compare(gradients, x, w, b, atol=1e-3, rtol=1e-4)
+
+
+def test_gradients_in_one_dimension():
+    def gradients(x, w):
+        x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+        F.conv1d(x, w, stride=2, padding=2).square().sum().backward()
+        return x.grad, w.grad
+
+    compare(gradients, randn(2, 4, 30), randn(6, 4, 5, seed=1), atol=1e-3, rtol=1e-4)
+    compare(lambda t, k: F.conv_transpose1d(t, k, stride=2), randn(2, 4, 9), randn(4, 3, 5, seed=1), **CLOSE)
 
 
 @pytest.mark.parametrize("is_last", [False, True])
@@ -188,6 +241,8 @@ def test_a_small_residual_network(is_last):
 SAMPLES = {
     "nn.functional.conv1d": None,
     "nn.functional.conv2d": None,
+    "nn.functional.conv_transpose1d": "stride and dilation",
+    "nn.functional.conv_transpose2d": "stride and dilation",
     "nn.functional.max_pool1d": None,
     "nn.functional.max_pool2d": None,
     "nn.functional.avg_pool1d": None,
