@@ -1,7 +1,8 @@
 """The shipped chips side by side: python -m benchmarks.chips [--docs] [--json FILE]
 
-Reads configs/*.ini through the `vnpu` command, runs MiniLM and a ResNet-shaped network on every chip in timing mode, each in a process of
-its own, and writes docs/chips.md with --docs. Times are simulated; sizes are in bytes.
+Reads configs/*.ini through the `vnpu` command, runs MiniLM and a ResNet-shaped network on every chip in timing mode, and the network's
+convolutions in int8 where a chip has that, each in a process of its own, and writes docs/chips.md with --docs. Times are simulated;
+sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs" / "chips.md"
 DTYPES = ("f32", "bf16", "f16", "i8")
 FLOATS = ("f32", "bf16", "f16")
-MODELS = ("minilm", "resnet")
+MODELS = ("minilm", "resnet", "convolutions")
 BATCH, TOKENS = 8, 128
 TIMEOUT_S = 900
 MARK = "RESULT "
@@ -126,8 +127,26 @@ def run(model_name: str, dtype_name: str) -> dict[str, Any]:
     return {"ps": p.report["time"]["simulated_ps"], "operators": p.report["coverage"]["native"]}
 
 
+def run_convolutions() -> dict[str, Any]:
+    """Simulated time of ResNet-50's convolutions and its last product in int8, kernel by kernel: torch has no such modules."""
+    from benchmarks.accuracy.convolution import resnet
+    from benchmarks.accuracy.device import Device, RefusedError
+
+    device = Device()
+    calls = [(times, conv.call("i8", "i8")) for times, conv in resnet(50, 1)]
+    calls.append((1, {"op": "gemm", "m": 1, "n": 1000, "k": 2048, "dtype": "i8"}))
+    try:
+        results = [(times, device.call(call)) for times, call in calls]
+    except RefusedError as error:
+        return {"refused": str(error)}
+    finally:
+        device.close()
+    return {"ps": sum(times * result["ps"] for times, result in results), "operators": sum(times for times, _ in calls)}
+
+
 def run_on(name: str, model: str, dtype: str) -> dict[str, Any]:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("VNPU_") or key == "VNPU_TOOL"}
+    kept = ("VNPU_TOOL", "VNPU_BUILD")
+    env = {key: value for key, value in os.environ.items() if not key.startswith("VNPU_") or key in kept}
     env |= {"VNPU_CONFIG": str(ROOT / "configs" / f"{name}.ini"), "VNPU_MODE": "timing", "VNPU_FALLBACK": "error",
             "OMP_NUM_THREADS": "1"}  # fmt: skip
     words = [sys.executable, "-m", "benchmarks.chips", "--run", model, "--dtype", dtype]
@@ -243,6 +262,26 @@ def page(chips: list[Chip], times: dict[str, dict[str, Any]], accuracy: Path) ->
         lines += ["", f"Not compared: {', '.join(rest)}. See [accuracy.md](accuracy.md)."]
     else:
         lines += ["Not compared: no results of `python -m benchmarks.accuracy --json` were given (`--accuracy FILE`)."]
+    lines += networks(chips, times)
+    lines += ["", "## ResNet-50's convolutions in int8, one image", ""]
+    if not any(times["convolutions"].values()):
+        return "\n".join([*lines, "Not run."]) + "\n"
+    lines += [
+        "Simulated time of the 53 convolutions and the last product alone, kernel by kernel with the launch gap between them,",
+        "on the chips that have int8 products: torch has no int8 modules.",
+        "",
+    ]
+    rows = [
+        [c["name"], _time(times["convolutions"][c["name"]]["i8"], "i8")]
+        for c in chips
+        if times["convolutions"][c["name"]]
+    ]
+    return "\n".join([*lines, *_table(["chip", "int8"], rows)]) + "\n"
+
+
+def networks(chips: list[Chip], times: dict[str, dict[str, Any]]) -> list[str]:
+    """The tables of the networks that torch runs."""
+    lines: list[str] = []
     titles = {
         "minilm": f"MiniLM, {BATCH} x {TOKENS} tokens",
         "resnet": "A network of ResNet-50's shape, one image of 224 x 224",
@@ -258,11 +297,11 @@ def page(chips: list[Chip], times: dict[str, dict[str, Any]], accuracy: Path) ->
             "",
         ]
         lines += _table(["chip", *FLOATS], [_row(chip, times[model][chip["name"]]) for chip in chips])
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def measure(chips: list[Chip], models: list[str], workers: int) -> dict[str, dict[str, Any]]:
-    """Model, chip, type to a result, in every float type that the chip has."""
+    """Model, chip, type to a result, in every type that the chip has."""
     times: dict[str, dict[str, Any]] = {model: {chip["name"]: {} for chip in chips} for model in MODELS}
 
     def one(job: tuple[str, str, str]) -> None:
@@ -273,7 +312,8 @@ def measure(chips: list[Chip], models: list[str], workers: int) -> dict[str, dic
     jobs = []
     for model in models:
         for chip in chips:
-            jobs += [(model, chip["name"], dtype) for dtype in FLOATS if chip["peaks"][dtype]]
+            dtypes = ("i8",) if model == "convolutions" else FLOATS
+            jobs += [(model, chip["name"], dtype) for dtype in dtypes if chip["peaks"][dtype]]
     with ThreadPoolExecutor(max_workers=workers) as pool:
         list(pool.map(one, jobs))
     return times
@@ -289,10 +329,11 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes side by side")
     parser.add_argument("--run", choices=MODELS, help=argparse.SUPPRESS)
-    parser.add_argument("--dtype", choices=FLOATS, default="f32", help=argparse.SUPPRESS)
+    parser.add_argument("--dtype", choices=DTYPES, default="f32", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.run:
-        print(MARK + json.dumps(run(arguments.run, arguments.dtype)))
+        result = run_convolutions() if arguments.run == "convolutions" else run(arguments.run, arguments.dtype)
+        print(MARK + json.dumps(result))
         return 0
     chips = [describe(path.stem) for path in sorted((ROOT / "configs").glob("*.ini")) if path.stem not in HIDDEN]
     times = measure(chips, arguments.models, arguments.jobs)
