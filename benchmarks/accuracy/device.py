@@ -105,6 +105,7 @@ class Conv(ctypes.Structure):
         ("dilation", ctypes.c_uint32 * 2),
         ("pad", ctypes.c_uint32 * 2),
         ("groups", ctypes.c_uint32),
+        ("is_flipped", ctypes.c_bool),
         ("activation", ctypes.c_int),
     ]
 
