@@ -392,6 +392,7 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
     if (rule->order == KERN_GEMM_ROWS && plan.axis[GEMM_M].trips > 1) return false;
     plan.row_block = rule->row_block;
     plan.rotates_nest = rule->rotates_nest;
+    plan.is_shared = rule->is_shared && along == GEMM_M && kern_share_is_possible(machine, plan.grid);
     set_order(&plan, rule->order, rule->panel_buffers);
     set_loops(&plan, rule->stream_buffers, rule->result_buffers);
     if (!fits(machine, shape, &plan)) return false;

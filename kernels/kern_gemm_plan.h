@@ -62,6 +62,7 @@ typedef struct kern_gemm_rule {
     uint32_t result_buffers;  /* of results, in accumulator and scratchpad */
     uint32_t row_block;       /* rows that are multiplied together; m is a multiple; 0 means 1 */
     bool rotates_nest;        /* buffers turn with the iterations of all loops */
+    bool is_shared;           /* order TILES: tiles are read once for rows and columns of instances, where the machine can */
 } kern_gemm_rule_t;
 /* False: the plan does not fit the memories, or an axis has fewer tiles than instances. */
 bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,

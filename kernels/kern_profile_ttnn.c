@@ -42,7 +42,8 @@ bool kern_profile_ttnn_gemm(const vnpu_machine_t *machine, const kern_gemm_shape
                                  .n_grid = tiles(size[GEMM_N], n),
                                  .stream_buffers = 2,
                                  .panel_buffers = 1,
-                                 .result_buffers = 1};
+                                 .result_buffers = 1,
+                                 .is_shared = true};
         for (int half = 0; half <= MAX_HALVE; half++) {
             rule.k = share(size[GEMM_K], (int64_t)cols << half);
             if (kern_gemm_finish(machine, shape, &rule, out_plan)) return true;

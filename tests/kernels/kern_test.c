@@ -15,7 +15,7 @@ const machine_case_t test_machines[] = {
      DEV_EXEC_CHAOS},
     {"tiny", "grid.cores=3,dma.accumulator_bytes_per_cycle=64 B,dma.merge_rows=false", DEV_EXEC_CHAOS},
     {"tiny", "mapping.profile=xla-like", DEV_EXEC_CHAOS},
-    {"tiny", "mapping.profile=ttnn-like,grid.cores=4", DEV_EXEC_CHAOS},
+    {"tiny", "mapping.profile=ttnn-like,mapping.multicast=true,grid.cores=4", DEV_EXEC_CHAOS},
 };
 const uint32_t test_num_machines = sizeof test_machines / sizeof test_machines[0];
 

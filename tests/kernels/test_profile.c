@@ -240,6 +240,7 @@ Test(profile, products_of_ttnn) {
         uint32_t grid[2], tile[3]; /* m, k, n */
     } CASES[] = {
         {"", 512, 512, 512, {8, 8}, {64, 64, 64}},
+        {"mapping.multicast=true", 512, 512, 512, {8, 8}, {64, 64, 64}},
         {"", 1024, 2048, 2048, {8, 8}, {128, 256, 256}},
         {"", 2048, 3072, 3072, {8, 8}, {256, 192, 384}}, /* half of 384 */
         {"", 3072, 3072, 4096, {8, 8}, {384, 96, 512}}, /* a quarter; results just fit */
@@ -273,6 +274,7 @@ Test(profile, products_of_ttnn) {
             cr_assert_eq(plan.axis[axis[x]].tile, CASES[i].tile[x], "%zu, axis %d: %u", i, x,
                          plan.axis[axis[x]].tile);
         cr_assert(!plan.is_panel && !plan.is_a_fixed && plan.tile_buffers == 1);
+        cr_assert_eq(plan.is_shared, machine->mapping_multicast != 0);
         cr_assert_eq(kern_gemm_rank(machine, &shape, &searched, 1), 1);
         cr_assert_eq(searched.cycles, plan.cycles, "the rule comes before the search");
         test_close(context);
