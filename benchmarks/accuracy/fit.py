@@ -55,11 +55,6 @@ FITTED: dict[str, list[Key]] = {
             "B",
             "what both unpackers take from L1; published: 32 each when both are active",
         ),
-        Key(
-            "noc.bytes_per_cycle",
-            "B",
-            "rate at which blocks reach a worker: 28 at most, 23 read, 13 where reading and multicast take turns",
-        ),
     ],
     "trainium2-like": [
         Key("dma.descriptor_cycles", "", "from one transfer of a ring to the next"),
