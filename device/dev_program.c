@@ -191,8 +191,8 @@ sim_status_t dev_launch_check_team(const dev_launch_t *launch, sim_error_t *err)
     if (launch->grid[0] < least[0] || launch->grid[1] < least[1]) {
         return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
                              "%s: it signals instance %u:%u, the grid is %u x %u",
-                             program->header.name, least[0] - 1, least[1] - 1, launch->grid[0],
-                             launch->grid[1]);
+                             program->header.name, least[0] > 0 ? least[0] - 1 : 0,
+                             least[1] > 0 ? least[1] - 1 : 0, launch->grid[0], launch->grid[1]);
     }
     return SIM_OK;
 }

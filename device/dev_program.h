@@ -22,7 +22,7 @@ typedef struct dev_program {
     uint8_t sem_waiter[VNPU_MAX_SEMS]; /* the one queue section that waits on a semaphore, 0xff: none */
     uint64_t hash;     /* of the image: identifies the program in the reuse key */
     bool is_team;        /* instances signal or multicast to each other: all run at once */
-    uint32_t team_grid[VNPU_MAX_AXES]; /* least grid that has every instance which is named */
+    uint32_t team_grid[VNPU_MAX_AXES]; /* least grid that has every instance which is named; 0: none is */
     uint32_t class_mask; /* bit c: cores of class c have what it needs; loaded without a machine: all bits */
     uint32_t users;    /* launches that need it beside its owner (dev_program_retain) */
 } dev_program_t;

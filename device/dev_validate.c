@@ -417,9 +417,6 @@ static sim_status_t check_stream(dev_check_t *check, uint32_t queue) {
 static sim_status_t validate(dev_program_t *program, const dev_class_t *cls, sim_error_t *err) {
     dev_check_t check = {.program = program, .cls = cls, .err = err};
     memset(program->sem_waiter, 0xff, sizeof program->sem_waiter);
-    program->is_team = false;
-    for (uint32_t a = 0; a < VNPU_MAX_AXES; a++)
-        program->team_grid[a] = 1;
     sim_status_t status = check_header(&check);
     if (status == SIM_OK) status = check_strings(&check);
     if (status == SIM_OK) status = check_sections(&check);

@@ -35,7 +35,7 @@ COMPANIONS = {
     "cmd.queue_depth": "cmd.launch_gap=20 us",  # packets that take longer than the host takes to submit
     "grid.workers": "grid.cores=2",
     "epoch.max_packets": "grid.cores=2,grid.workers=2,host.submit=0 ns",  # fills side by side
-    "mapping.multicast": "mapping.profile=best,grid.cores=4,dram.clock=100 MHz",  # cores that wait for the memory
+    "mapping.multicast": "mapping.profile=best,grid.cores=4,dram.clock=20 MHz",  # cores that wait for the memory
 }
 NOC = "noc.type=mesh,noc.latency_cycles=0,noc.columns=6,noc.rows=6,noc.core_nodes=1-4:1-4,noc.memory_nodes=0:0 5:0 0:5 5:5,dram.channels=4"
 COMPANIONS |= {

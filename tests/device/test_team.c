@@ -147,6 +147,7 @@ static void check_sums(const char *overrides, dev_chip_options_t options) {
 }
 
 Test(team, tiles_reach_every_receiver_in_any_order) {
+    check_sums(",class vec.count=2,class vec.matrix.count=0,class vec.sram.bytes=1 KiB,class vec.dma.queues=1", (dev_chip_options_t){.threads = 2});
     check_sums("", (dev_chip_options_t){.reuse = DEV_REUSE_CHECK, .threads = 2});
     check_sums(",core.semaphore_cycles=0", (dev_chip_options_t){.threads = 1});
     check_sums(",noc.type=mesh,noc.columns=3,noc.rows=3,noc.latency_cycles=0,noc.memory_nodes=1:1", (dev_chip_options_t){.threads = 2});
