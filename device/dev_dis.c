@@ -154,8 +154,10 @@ static void print_place(const dis_t *dis, const char *key, uint16_t place) {
     for (uint32_t a = 0; a < VNPU_MAX_AXES; a++) {
         uint32_t at = vnpu_place_axis(place, a);
         fputs(a == 0 ? "" : ":", dis->file);
-        if (at == VNPU_PLACE_ANY) fputs("*", dis->file);
-        else fprintf(dis->file, "%u", at);
+        if (at == VNPU_PLACE_ANY)
+            fputs("*", dis->file);
+        else
+            fprintf(dis->file, "%u", at);
     }
 }
 
@@ -185,7 +187,8 @@ static void print_insn(const dis_t *dis, const vnpu_insn_t *insn, uint32_t depth
     print_place(dis, "only", insn->only);
     print_semaphores(dis, insn);
     print_place(dis, "to", insn->remote_core);
-    static const char *const groups[] = {"", " multicast=axis0", " multicast=axis1", " multicast=all"};
+    static const char *const groups[] = {"", " multicast=axis0", " multicast=axis1",
+                                         " multicast=all"};
     fputs(groups[insn->multicast & 3u], dis->file);
     fprintf(dis->file, " line=%u\n", insn->line);
 }

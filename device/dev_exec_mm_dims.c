@@ -1,8 +1,8 @@
 /*
- * Matrix products whose operands have several dimensions of k or n: windows of a padded tile, weights by
- * kernel position. What is no matrix in memory is first copied to one, in the type that it has and in
- * the order of its dimensions; the product is then that of plain matrices, so it is the same chain of
- * multiply-adds, k ascending over the dimensions of k in order.
+ * Matrix products whose operands have several dimensions of k or n: windows of a padded tile,
+ * weights by kernel position. What is no matrix in memory is first copied to one, in the type that
+ * it has and in the order of its dimensions; the product is then that of plain matrices, so it is
+ * the same chain of multiply-adds, k ascending over the dimensions of k in order.
  */
 #include "device/dev_exec_internal.h"
 
@@ -91,7 +91,8 @@ static uint64_t step_of(const plane_t *plane, uint32_t dim, uint64_t side_size, 
     return step == 0 ? 1 : step;
 }
 
-/* One block of the result: rows dims [0, split) and columns of `dst`, dense where it is no matrix. */
+/* One block of the result: rows dims [0, split) and columns of `dst`, dense where it is no matrix.
+ */
 static void multiply(exec_worker_t *worker, const dev_view_t *part, uint8_t *ptr, uint32_t split,
                      const exec_matrix_t *left, const exec_matrix_t *right, uint64_t k,
                      bool accumulate) {

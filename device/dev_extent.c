@@ -18,8 +18,8 @@
 
 enum { NUM_VARS = VNPU_MAX_LOOPS + VNPU_MAX_AXES };
 #define MAX_CANDIDATES                                                                             \
-    380u /* 2 ends + 4 clips x 6 tiles x 3 digits, each with up to 5 neighbours in a rotation, less \
-            duplicates */
+    380u /* 2 ends + 4 clips x 6 tiles x 3 digits, each with up to 5 neighbours in a rotation,     \
+            less duplicates */
 
 typedef struct span {
     int64_t low, high;

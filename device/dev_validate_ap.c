@@ -131,8 +131,8 @@ static sim_status_t check_clip(dev_check_t *check, uint32_t index, const vnpu_ap
     }
     bool is_still = mode == VNPU_CLIP_LOOP && (clip->axis_mode & VNPU_CLIP_WINDOW) &&
                     clip->loop == VNPU_NO_LOOP;
-    bool has_loop = mode == VNPU_CLIP_GRID ? clip->loop == VNPU_NO_LOOP
-                                           : clip->loop < VNPU_MAX_LOOPS;
+    bool has_loop =
+        mode == VNPU_CLIP_GRID ? clip->loop == VNPU_NO_LOOP : clip->loop < VNPU_MAX_LOOPS;
     if (!has_loop && !is_still) {
         return FAIL_AP("clip %u: loop level %u in mode %s", c, clip->loop,
                        dev_clip_mode_name(mode));
@@ -145,8 +145,7 @@ sim_status_t dev_check_ap(dev_check_t *check, uint32_t index) {
     const vnpu_ap_t *ap = &check->program->ap[index];
     uint32_t scale_bits;
     memcpy(&scale_bits, &ap->scale, sizeof scale_bits);
-    if (ap->reserved1 || ap->reserved2 || scale_bits || ap->zero_point ||
-        ap->sparsity) {
+    if (ap->reserved1 || ap->reserved2 || scale_bits || ap->zero_point || ap->sparsity) {
         return FAIL_AP("a reserved field is not zero");
     }
     sim_status_t status = check_space(check, index, ap);

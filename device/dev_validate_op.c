@@ -491,7 +491,8 @@ static sim_status_t check_vector_classes(dev_check_t *check) {
     sim_vector_class_t cls[2];
     dev_vector_classes(check->insn, &cls[0], &cls[1]);
     for (int i = 0; i < 2; i++) {
-        sim_ratio_t passes = check->cls->vector.passes[cls[i]]; /* 0/1; 0/0 is none of a configuration */
+        sim_ratio_t passes =
+            check->cls->vector.passes[cls[i]]; /* 0/1; 0/0 is none of a configuration */
         if (cls[i] == SIM_VECTOR_NONE || passes.num != 0 || passes.den == 0) continue;
         return dev_check_fail_insn(check, SIM_ERROR_UNSUPPORTED,
                                    "the vector engine of these cores lacks functions of class %s "

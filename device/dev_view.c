@@ -135,10 +135,9 @@ static void view_clip(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t 
 
 /* vnpu_dtype_bytes as a table: this runs for every operand of every instruction. */
 static const uint8_t elem_bytes[VNPU_DTYPE_COUNT] = {
-    [VNPU_F32] = 4,    [VNPU_BF16] = 2, [VNPU_F16] = 2, [VNPU_F8E4M3] = 1,
-    [VNPU_F8E5M2] = 1, [VNPU_I8] = 1,   [VNPU_U8] = 1,  [VNPU_I16] = 2,
-    [VNPU_I32] = 4,    [VNPU_I64] = 8,  [VNPU_BOOL] = 1, [VNPU_BFP8] = 17,
-    [VNPU_BFP4] = 9};
+    [VNPU_F32] = 4,  [VNPU_BF16] = 2,  [VNPU_F16] = 2, [VNPU_F8E4M3] = 1, [VNPU_F8E5M2] = 1,
+    [VNPU_I8] = 1,   [VNPU_U8] = 1,    [VNPU_I16] = 2, [VNPU_I32] = 4,    [VNPU_I64] = 8,
+    [VNPU_BOOL] = 1, [VNPU_BFP8] = 17, [VNPU_BFP4] = 9};
 
 void dev_view_make(dev_view_t *view, const vnpu_ap_t *ap, const dev_cursor_t *cursor,
                    const dev_launch_t *launch, const uint32_t grid_pos[VNPU_MAX_AXES]) {

@@ -97,14 +97,15 @@ static vnpu_status_t get_program(kern_context_t *context, const kern_conv_shape_
     choice_t choice = {.shape = s};
     choice.count = kern_conv_rank(&context->machine, s, choice.plan, KERN_TRIALS);
     if (choice.count == 0) {
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
-                         "conv: no tile of a %lld x %lld kernel (stride %lld x %lld, dilation %lld x "
-                         "%lld, pad %lld x %lld) fits %llu bytes of SRAM and %llu of accumulator",
-                         (long long)s->kernel[0], (long long)s->kernel[1], (long long)s->stride[0],
-                         (long long)s->stride[1], (long long)s->dilation[0],
-                         (long long)s->dilation[1], (long long)s->pad[0], (long long)s->pad[1],
-                         (unsigned long long)context->machine.sram_bytes,
-                         (unsigned long long)context->machine.acc_bytes);
+        return kern_fail(
+            context, VNPU_ERROR_UNSUPPORTED,
+            "conv: no tile of a %lld x %lld kernel (stride %lld x %lld, dilation %lld x "
+            "%lld, pad %lld x %lld) fits %llu bytes of SRAM and %llu of accumulator",
+            (long long)s->kernel[0], (long long)s->kernel[1], (long long)s->stride[0],
+            (long long)s->stride[1], (long long)s->dilation[0], (long long)s->dilation[1],
+            (long long)s->pad[0], (long long)s->pad[1],
+            (unsigned long long)context->machine.sram_bytes,
+            (unsigned long long)context->machine.acc_bytes);
     }
     return build(context, &choice, measures, &key, out_entry);
 }
@@ -170,7 +171,8 @@ static vnpu_status_t run(kern_context_t *context, vnpu_stream_t stream,
         moved.weight +=
             (uint64_t)(from * shape->weight[longest]) * vnpu_dtype_bytes(shape->weight_dtype);
         if (shape->has_bias)
-            moved.bias += (uint64_t)(from * shape->bias[longest]) * vnpu_dtype_bytes(shape->bias_dtype);
+            moved.bias +=
+                (uint64_t)(from * shape->bias[longest]) * vnpu_dtype_bytes(shape->bias_dtype);
         vnpu_status_t status = run(context, stream, &part, &moved);
         if (status != VNPU_OK) return status;
     }
@@ -222,8 +224,8 @@ static void read_strides(const kern_conv_t *call, kern_conv_shape_t *s) {
     s->weight_kernel[0] = stride_of(w, 2), s->weight_kernel[1] = stride_of(w, 3);
 }
 
-/* A kernel of one element that skips: the rows (columns) between are not the image's. Columns only where
- * they are not the contiguous direction: there the bursts hold them anyway. */
+/* A kernel of one element that skips: the rows (columns) between are not the image's. Columns only
+ * where they are not the contiguous direction: there the bursts hold them anyway. */
 static void skip_elements(kern_conv_shape_t *s) {
     static const uint32_t axes[2] = {CONV_H, CONV_W};
     for (int d = 0; d < 2; d++) {
@@ -237,8 +239,8 @@ static void skip_elements(kern_conv_shape_t *s) {
     }
 }
 
-/* Axis `inner` takes `outer` in when they continue each other in image and result; its rows are then one
- * line. */
+/* Axis `inner` takes `outer` in when they continue each other in image and result; its rows are
+ * then one line. */
 static void merge_axes(kern_conv_shape_t *s, uint32_t outer, uint32_t inner) {
     int64_t count = s->size[inner];
     if (s->size[outer] == 1) return;
@@ -282,9 +284,10 @@ static vnpu_status_t check_operands(kern_context_t *context, const kern_conv_t *
     }
     for (int d = 0; d < 2; d++) {
         if (call->stride[d] == 0 || call->dilation[d] == 0)
-            return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
-                             "conv: stride %u and dilation %u along dimension %d must be at least 1",
-                             call->stride[d], call->dilation[d], d);
+            return kern_fail(
+                context, VNPU_ERROR_INVALID_VALUE,
+                "conv: stride %u and dilation %u along dimension %d must be at least 1",
+                call->stride[d], call->dilation[d], d);
     }
     return VNPU_OK;
 }
@@ -363,17 +366,19 @@ static kern_slide_t slide_of(const kern_conv_t *call, const kern_conv_shape_t *s
     for (int d = 0; d < 2; d++) {
         slide.weight[1 + d] = s->weight_kernel[d];
         slide.in_size[d] = s->in_size[d], slide.kernel[d] = s->kernel[d];
-        slide.stride[d] = s->stride[d], slide.dilation[d] = s->dilation[d], slide.pad[d] = s->pad[d];
+        slide.stride[d] = s->stride[d], slide.dilation[d] = s->dilation[d],
+        slide.pad[d] = s->pad[d];
     }
     return slide;
 }
 
-/* Whether the vector unit, of the class of cores that has the most of it, is faster than products with one
- * column each. */
+/* Whether the vector unit, of the class of cores that has the most of it, is faster than products
+ * with one column each. */
 static bool is_slide(const kern_context_t *context, const kern_conv_shape_t *s,
                      const kern_slide_t *slide) {
     const vnpu_machine_t *machine = &context->machine;
-    const vnpu_machine_t *vector = &context->class_machine[kern_class_for(context, VNPU_DTYPE_NONE)];
+    const vnpu_machine_t *vector =
+        &context->class_machine[kern_class_for(context, VNPU_DTYPE_NONE)];
     bool is_possible = s->size[CONV_C] == 1 && s->size[CONV_N] == 1 && s->size[CONV_G] > 1 &&
                        kern_dtype_is_float(s->in_dtype) &&
                        kern_conv_positions(s) <= KERN_SLIDE_POSITIONS;
@@ -407,14 +412,15 @@ static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
     kern_conv_shape_t shape = {.in_dtype = call->in.dtype,
                                .weight_dtype = call->weight.dtype,
                                .out_dtype = call->out.dtype,
-                               .bias_dtype = call->bias.address ? call->bias.dtype : VNPU_DTYPE_NONE,
+                               .bias_dtype =
+                                   call->bias.address ? call->bias.dtype : VNPU_DTYPE_NONE,
                                .has_bias = call->bias.address != 0,
                                .is_flipped = call->is_flipped,
                                .activation = call->activation};
     shape.keeps_rows = context->machine.dma_keeps_rows;
     vnpu_dtype_t sums = kern_dtype_is_float(shape.in_dtype) ? VNPU_F32 : VNPU_I32;
-    bool has_way = context->machine.dma_accumulator_bytes_per_cycle > 0 &&
-                   call->activation == KERN_ACT_NONE;
+    bool has_way =
+        context->machine.dma_accumulator_bytes_per_cycle > 0 && call->activation == KERN_ACT_NONE;
     shape.is_direct = has_way && !shape.has_bias;
     shape.loads_bias = has_way && shape.has_bias && shape.bias_dtype == sums &&
                        kern_profile_of(&context->machine)->loads_bias;

@@ -9,12 +9,12 @@
 typedef struct coder {
     const kern_conv_shape_t *shape;
     const kern_conv_plan_t *plan;
-    kern_builder_t *builder; /* NULL: patterns are only counted */
+    kern_builder_t *builder;                     /* NULL: patterns are only counted */
     bool is_turned, is_channels_last, is_merged; /* is_merged: kw and c are one dimension */
     kern_axis_t kernel[2], row;                  /* whole kernel dimensions; kw and c together */
-    int64_t in_stride[CONV_AXES];                /* of the image tile: elements per row, column, ... */
+    int64_t in_stride[CONV_AXES]; /* of the image tile: elements per row, column, ... */
     int64_t weight_stride[CONV_AXES], weight_kernel[2];
-    int64_t tile_stride[CONV_AXES]; /* of the result tile */
+    int64_t tile_stride[CONV_AXES];                              /* of the result tile */
     uint64_t image_elems, weight_elems, chunk_elems, tile_elems; /* chunk: of one c tile */
     uint8_t arg_in, arg_weight, arg_bias, arg_out;
     uint32_t sram_in, sram_weight, sram_bias, sram_out, sram_temp, acc;
@@ -113,8 +113,10 @@ static void add(terms_t *list, const kern_axis_t *axis, int64_t stride, bool kee
 /* Dimensions of k, with the strides of the image or of the weights. */
 static void add_k(const coder_t *c, terms_t *list, bool is_image) {
     const int64_t *dilation = c->shape->dilation;
-    int64_t kh = is_image ? c->in_stride[CONV_H] * dilation[CONV_ROWS] : c->weight_kernel[CONV_ROWS];
-    int64_t kw = is_image ? c->in_stride[CONV_W] * dilation[CONV_COLS] : c->weight_kernel[CONV_COLS];
+    int64_t kh =
+        is_image ? c->in_stride[CONV_H] * dilation[CONV_ROWS] : c->weight_kernel[CONV_ROWS];
+    int64_t kw =
+        is_image ? c->in_stride[CONV_W] * dilation[CONV_COLS] : c->weight_kernel[CONV_COLS];
     int64_t channel = is_image ? c->in_stride[CONV_C] : c->weight_stride[CONV_C];
     if (!is_image && c->shape->is_flipped) kh = -kh, kw = -kw; /* from the last position on */
     const kern_axis_t *channels = axis_of(c, CONV_C);
@@ -214,10 +216,10 @@ static vnpu_insn_t *load_image(const coder_t *c) {
         const kern_axis_t *axis = axis_of(c, axes[s]);
         window[s] = kern_conv_window(shape, c->plan, s);
         /* Tiles that neither overlap nor leave the image are tiles of results. */
-        bool is_plain = window[s].pad == 0 && window[s].size == axis->tile && window[s].step == axis->tile &&
-                        window[s].extent == axis->size;
+        bool is_plain = window[s].pad == 0 && window[s].size == axis->tile &&
+                        window[s].step == axis->tile && window[s].extent == axis->size;
         kern_move_add(&move, axis, shape->in[axes[s]], c->in_stride[axes[s]],
-                is_plain ? NULL : &window[s]);
+                      is_plain ? NULL : &window[s]);
     }
     kern_move_add(&move, axis_of(c, CONV_C), shape->in[CONV_C], c->in_stride[CONV_C], NULL);
     return kern_move_emit(c->builder, KERN_LOAD, &move);
@@ -319,16 +321,17 @@ static void emit_mm(const coder_t *c) {
     image_terms(c, &image);
     weight_terms(c, &weights);
     result_terms(c, &result, true);
-    vnpu_ap_t a = kern_ap_terms(VNPU_SPACE_SRAM, shape->in_dtype, c->sram_in, image.term,
-                                image.count, false);
+    vnpu_ap_t a =
+        kern_ap_terms(VNPU_SPACE_SRAM, shape->in_dtype, c->sram_in, image.term, image.count, false);
     int64_t first = c->sram_weight + last_position(c) * vnpu_dtype_bytes(shape->weight_dtype);
     vnpu_ap_t w = kern_ap_terms(VNPU_SPACE_SRAM, shape->weight_dtype, first, weights.term,
                                 weights.count, false);
     vnpu_ap_t d =
         kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, result.term, result.count, false);
-    rotate(c, &a, plan->a_level, plan->a_buffers, kern_move_padded(c->image_elems, shape->in_dtype));
+    rotate(c, &a, plan->a_level, plan->a_buffers,
+           kern_move_padded(c->image_elems, shape->in_dtype));
     rotate(c, &w, weight_level(c), weight_buffers(plan),
-                   kern_move_padded(c->weight_elems, shape->weight_dtype));
+           kern_move_padded(c->weight_elems, shape->weight_dtype));
     walk_panel(c, &w);
     rotate(c, &d, plan->tile_level, plan->tile_buffers, kern_move_padded(c->tile_elems, VNPU_F32));
     vnpu_insn_t *insn = kern_emit(c->builder, KERN_MATRIX, VNPU_OP_MM);
@@ -359,13 +362,14 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
     switch (place) {
     case PLACE_ACC:
         ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, list.term, list.count, false);
-        rotate(c, &ap, plan->tile_level, plan->tile_buffers, kern_move_padded(c->tile_elems, VNPU_F32));
+        rotate(c, &ap, plan->tile_level, plan->tile_buffers,
+               kern_move_padded(c->tile_elems, VNPU_F32));
         break;
     case PLACE_OUT:
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->out_dtype, c->sram_out, list.term, list.count,
                            false);
         rotate(c, &ap, plan->tile_level, plan->tile_buffers,
-                       kern_move_padded(c->tile_elems, shape->out_dtype));
+               kern_move_padded(c->tile_elems, shape->out_dtype));
         break;
     case PLACE_BIAS:
         for (uint32_t i = 0; i < list.count; i++)
@@ -373,7 +377,7 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->bias_dtype, c->sram_bias, list.term, list.count,
                            false);
         rotate(c, &ap, plan->panel_level, plan->panel_buffers,
-                       kern_move_padded(axis_of(c, CONV_N)->tile, shape->bias_dtype));
+               kern_move_padded(axis_of(c, CONV_N)->tile, shape->bias_dtype));
         break;
     case PLACE_TEMP:
         ap = kern_ap_terms(VNPU_SPACE_SRAM, acc_dtype(shape), c->sram_temp, list.term, list.count,
@@ -414,11 +418,10 @@ static void emit_epilogue(const coder_t *c) {
     }
     bool has_activation = shape->activation != KERN_ACT_NONE;
     place_t middle = kern_conv_needs_temp(shape) ? PLACE_TEMP : PLACE_OUT;
-    insn = emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_ADD, middle, (place_t[]){PLACE_ACC, PLACE_BIAS},
-                       2);
+    insn =
+        emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_ADD, middle, (place_t[]){PLACE_ACC, PLACE_BIAS}, 2);
     kern_signal(insn, c->result.free, 1);
-    if (has_activation)
-        insn = emit_vector(c, VNPU_OP_V_UNARY, activation, PLACE_OUT, &middle, 1);
+    if (has_activation) insn = emit_vector(c, VNPU_OP_V_UNARY, activation, PLACE_OUT, &middle, 1);
     kern_signal(insn, c->out.full, 1);
 }
 
@@ -477,8 +480,8 @@ static void declare(coder_t *c) {
     c->arg_in = kern_arg(b, VNPU_ARG_IN);
     c->arg_weight = kern_arg(b, VNPU_ARG_IN);
     if (shape->has_bias) c->arg_bias = kern_arg(b, VNPU_ARG_IN);
-    c->sram_in =
-        kern_sram(b, plan->a_buffers * kern_align(c->image_elems * vnpu_dtype_bytes(shape->in_dtype)));
+    c->sram_in = kern_sram(b, plan->a_buffers *
+                                  kern_align(c->image_elems * vnpu_dtype_bytes(shape->in_dtype)));
     c->sram_weight =
         kern_sram(b, weight_buffers(plan) *
                          kern_align(c->weight_elems * vnpu_dtype_bytes(shape->weight_dtype)));
@@ -489,9 +492,9 @@ static void declare(coder_t *c) {
     c->acc = kern_acc(b, plan->tile_buffers * kern_align(c->tile_elems * 4));
     bool has_row = shape->has_bias && plan->bias_block == 0;
     if (has_row)
-        c->sram_bias = kern_sram(
-            b, plan->panel_buffers *
-                   kern_align(axis_of(c, CONV_N)->tile * vnpu_dtype_bytes(shape->bias_dtype)));
+        c->sram_bias =
+            kern_sram(b, plan->panel_buffers * kern_align(axis_of(c, CONV_N)->tile *
+                                                          vnpu_dtype_bytes(shape->bias_dtype)));
     if (kern_conv_needs_temp(shape)) c->sram_temp = kern_sram(b, c->tile_elems * 4);
     c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
     c->result = kern_ring(b, consumer_of(c), plan->tile_buffers);
@@ -510,8 +513,9 @@ static void close_axis(const coder_t *c, uint32_t x) {
 
 static void emit_products(const coder_t *c) {
     kern_builder_t *b = c->builder;
-    uint8_t pixel_loops = (uint8_t)(level_mask(axis_of(c, CONV_B)) | level_mask(axis_of(c, CONV_H)) |
-                                    level_mask(axis_of(c, CONV_W)));
+    uint8_t pixel_loops =
+        (uint8_t)(level_mask(axis_of(c, CONV_B)) | level_mask(axis_of(c, CONV_H)) |
+                  level_mask(axis_of(c, CONV_W)));
     if (c->plan->bias_block > 0) {
         load_bias_blocks(c);
     } else {

@@ -46,11 +46,11 @@ static uint64_t moved_bytes(const kern_conv_shape_t *shape, const kern_conv_plan
         parts *= busy(&axis[x]);
     }
     uint64_t weights = groups * n * c * (uint64_t)kern_conv_positions(shape);
-    uint64_t results =
-        groups * n * b * (uint64_t)(shape->size[CONV_H] * shape->size[CONV_W]);
-    uint64_t bytes = image * vnpu_dtype_bytes(shape->in_dtype) * axis[CONV_N].tiles +
-                     weights * vnpu_dtype_bytes(shape->weight_dtype) * (plan->is_panel ? parts : times) +
-                     results * vnpu_dtype_bytes(shape->out_dtype);
+    uint64_t results = groups * n * b * (uint64_t)(shape->size[CONV_H] * shape->size[CONV_W]);
+    uint64_t bytes =
+        image * vnpu_dtype_bytes(shape->in_dtype) * axis[CONV_N].tiles +
+        weights * vnpu_dtype_bytes(shape->weight_dtype) * (plan->is_panel ? parts : times) +
+        results * vnpu_dtype_bytes(shape->out_dtype);
     if (!shape->has_bias) return bytes;
     return bytes + groups * n * parts * vnpu_dtype_bytes(shape->bias_dtype);
 }
@@ -59,7 +59,8 @@ static uint64_t moved_bytes(const kern_conv_shape_t *shape, const kern_conv_plan
 static uint64_t used_elems(const kern_conv_shape_t *shape, int spatial) {
     int64_t results = shape->size[spatial == CONV_ROWS ? CONV_H : CONV_W];
     int64_t reach = (shape->kernel[spatial] - 1) * shape->dilation[spatial] + 1;
-    int64_t step = shape->stride[spatial], last = (results - 1) * step + reach - shape->pad[spatial];
+    int64_t step = shape->stride[spatial],
+            last = (results - 1) * step + reach - shape->pad[spatial];
     if (last > shape->in_size[spatial]) last = shape->in_size[spatial];
     if (reach < step && shape->pad[spatial] == 0) return (uint64_t)(results * reach);
     return last > 0 ? (uint64_t)last : 0;
@@ -119,7 +120,7 @@ void kern_conv_describe(const vnpu_machine_t *machine, const kern_conv_shape_t *
                                     .dram_bytes = moved_bytes(shape, plan),
                                     .compulsory_bytes = compulsory_bytes(shape),
                                     .padded_macs = padded_macs(machine, shape, plan)};
-    out_mapping->useful_macs = (uint64_t)(out_mapping->batch * out_mapping->m * out_mapping->n *
-                                          out_mapping->k);
+    out_mapping->useful_macs =
+        (uint64_t)(out_mapping->batch * out_mapping->m * out_mapping->n * out_mapping->k);
     if (next) out_mapping->next = tiling_of(shape, next);
 }

@@ -6,7 +6,7 @@
 
 #define MAX_PARTS       16u
 #define MAX_SPANS       40u
-#define MM_ISSUE_CYCLES 12u /* assumption: semaphore hand-over that a short MM does not hide */
+#define MM_ISSUE_CYCLES 12u   /* assumption: semaphore hand-over that a short MM does not hide */
 #define MOST_ROWS       4096u /* of a product: pixels, or results of a row tile */
 #define MOST_COLS       1024u
 
@@ -82,8 +82,9 @@ static uint64_t sram_bytes(const kern_conv_shape_t *shape, const kern_conv_plan_
     uint64_t weights = chunk_elems(shape, plan) * elem(shape->weight_dtype);
     if (plan->is_panel) weights *= plan->axis[CONV_C].trips;
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
-    uint64_t bytes = plan->a_buffers * kern_align(image_elems(shape, plan) * elem(shape->in_dtype)) +
-                     weight_buffers * kern_align(weights);
+    uint64_t bytes =
+        plan->a_buffers * kern_align(image_elems(shape, plan) * elem(shape->in_dtype)) +
+        weight_buffers * kern_align(weights);
     if (!kern_conv_is_direct(shape, plan))
         bytes += plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->out_dtype));
     if (shape->has_bias && plan->bias_block == 0)
@@ -97,7 +98,8 @@ bool kern_conv_is_direct(const kern_conv_shape_t *shape, const kern_conv_plan_t 
     return shape->is_direct || plan->bias_block > 0;
 }
 
-/* The array's columns, where every tile has whole blocks of them; 0: the vector unit adds the bias. */
+/* The array's columns, where every tile has whole blocks of them; 0: the vector unit adds the bias.
+ */
 static uint32_t bias_block(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                            const kern_conv_plan_t *plan) {
     const kern_axis_t *n = &plan->axis[CONV_N];
@@ -172,7 +174,8 @@ static uint64_t run_elems(uint32_t count, const int64_t *size, const int64_t *st
 
 static uint64_t image_run(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan) {
     int64_t size[4] = {plan->axis[CONV_C].tile, 0, 0, plan->axis[CONV_B].tile};
-    int64_t stride[4] = {shape->in[CONV_C], shape->in[CONV_W], shape->in[CONV_H], shape->in[CONV_B]};
+    int64_t stride[4] = {shape->in[CONV_C], shape->in[CONV_W], shape->in[CONV_H],
+                         shape->in[CONV_B]};
     for (int s = 0; s < 2; s++) {
         kern_window_t window = kern_conv_window(shape, plan, s);
         size[s == CONV_ROWS ? 2 : 1] = window.size < window.extent ? window.size : window.extent;
@@ -240,15 +243,16 @@ static work_t work_of(const vnpu_machine_t *machine, const kern_conv_shape_t *sh
         w.pixel_tiles *= kern_ceil_div(share(&axis[x]), axis[x].tile);
     }
     w.n_tiles = kern_ceil_div(w.n, axis[CONV_N].tile);
-    uint32_t ei = elem(shape->in_dtype), ew = elem(shape->weight_dtype), eo = elem(shape->out_dtype);
+    uint32_t ei = elem(shape->in_dtype), ew = elem(shape->weight_dtype),
+             eo = elem(shape->out_dtype);
     uint64_t image = window_area(shape, plan) * axis[CONV_B].tile * axis[CONV_C].tile * ei;
     uint64_t weights = chunk_elems(shape, plan) * ew, result = tile_elems(plan) * eo;
     w.image_load = kern_cost_dma(machine, image, image_run(shape, plan) * ei);
     w.weight_load = kern_cost_dma(machine, weights, weight_run(shape, plan) * ew);
     w.store = kern_cost_dma(machine, result, result_run(shape, plan) * eo);
     if (kern_conv_is_direct(shape, plan))
-        w.store = max64(w.store, kern_ceil_div(4 * tile_elems(plan),
-                                               machine->dma_accumulator_bytes_per_cycle));
+        w.store = max64(
+            w.store, kern_ceil_div(4 * tile_elems(plan), machine->dma_accumulator_bytes_per_cycle));
     uint64_t images = w.groups * w.n_tiles * w.pixel_tiles * w.c_tiles;
     uint64_t panels = w.groups * w.n_tiles * w.c_tiles * (plan->is_panel ? 1 : w.pixel_tiles);
     uint64_t results = w.groups * w.n_tiles * w.pixel_tiles;
@@ -287,16 +291,15 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_conv_shape_t *
     bool is_turned = kern_conv_is_turned(shape);
     uint64_t epilogue = 0;
     if (!kern_conv_is_direct(shape, plan))
-        epilogue =
-            epilogue_cycles(machine, shape, is_turned ? n : pixels, is_turned ? pixels : n);
+        epilogue = epilogue_cycles(machine, shape, is_turned ? n : pixels, is_turned ? pixels : n);
     uint64_t dram = kern_cost_dram(machine, w.bytes * plan->grid[0] * plan->grid[1]);
     dram += dram / 8; /* what refresh and turnarounds leave */
     if (machine->dma_queues < 2) {
         w.load_cycles += w.store_cycles;
         w.store_cycles = 0;
     }
-    uint64_t steady = max64(max64(matrix, w.load_cycles),
-                            max64(max64(w.store_cycles, dram), tiles * epilogue));
+    uint64_t steady =
+        max64(max64(matrix, w.load_cycles), max64(max64(w.store_cycles, dram), tiles * epilogue));
     uint64_t latency = kern_cost_loaded_latency(machine);
     uint64_t array = (uint64_t)machine->matrix_rows + machine->matrix_cols;
     uint64_t drain = array + epilogue + w.store;
@@ -326,8 +329,8 @@ static void add_part(parts_t *list, uint64_t value) {
     if (list->count < MAX_PARTS) list->value[list->count++] = (uint32_t)value;
 }
 
-/* Equal parts of `size`, at most `most`, multiples of `unit` where it is smaller than the size; then
- * smaller ones for small scratchpads. */
+/* Equal parts of `size`, at most `most`, multiples of `unit` where it is smaller than the size;
+ * then smaller ones for small scratchpads. */
 static parts_t parts_of(uint64_t size, uint64_t unit, uint64_t most) {
     parts_t list = {.count = 0};
     unit = min64(max64(unit, 1), size);
@@ -440,7 +443,8 @@ typedef struct dealing {
 } dealing_t;
 
 static bool deal(kern_conv_plan_t *plan, const dealing_t *d) {
-    if (plan->axis[d->along].tiles < d->grid0 || plan->axis[d->other].tiles < d->grid1) return false;
+    if (plan->axis[d->along].tiles < d->grid0 || plan->axis[d->other].tiles < d->grid1)
+        return false;
     if (d->grid0 > 1) kern_axis_split(&plan->axis[d->along], 0, d->grid0);
     if (d->grid1 > 1) kern_axis_split(&plan->axis[d->other], 1, d->grid1);
     return true;
@@ -502,8 +506,7 @@ static uint32_t rank(const vnpu_machine_t *machine, const kern_conv_shape_t *sha
     consider_dealing(&search, (dealing_t){CONV_G, 1, CONV_N, 1});
     /* Too many loops or dimensions: groups and images are instances. */
     uint32_t groups = (uint32_t)shape->size[CONV_G], images = (uint32_t)shape->size[CONV_B];
-    if (search.count == 0)
-        consider_dealing(&search, (dealing_t){CONV_G, groups, CONV_B, images});
+    if (search.count == 0) consider_dealing(&search, (dealing_t){CONV_G, groups, CONV_B, images});
     return search.count;
 }
 

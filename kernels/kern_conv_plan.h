@@ -1,16 +1,17 @@
 /*
  * Tiling of a convolution: out[g][b][oh][ow][n] = sum over c, kh, kw of
- * in[g][b][oh * stride + kh * dilation - pad][...][c] * weight[g][n][c][kh][kw], as products of the matrix
- * unit without a copy of the windows in memory: a tile of the image with its border lies in the
- * scratchpad, and the unit reads it by a pattern (oh, ow | kh, kw, c).
+ * in[g][b][oh * stride + kh * dilation - pad][...][c] * weight[g][n][c][kh][kw], as products of the
+ * matrix unit without a copy of the windows in memory: a tile of the image with its border lies in
+ * the scratchpad, and the unit reads it by a pattern (oh, ow | kh, kw, c).
  *
- * Loops are g, n, b, oh, ow, c from the outside in. The weights of one n tile are kept for all pixels
- * (`is_panel`), or loaded with the image, tile by tile. The operand that stays in the array is the weights; where
- * the result's columns are its contiguous direction (torch's NCHW), both operands change places (`is_turned`), so that
- * neither image nor result is transposed on the way.
+ * Loops are g, n, b, oh, ow, c from the outside in. The weights of one n tile are kept for all
+ * pixels
+ * (`is_panel`), or loaded with the image, tile by tile. The operand that stays in the array is the
+ * weights; where the result's columns are its contiguous direction (torch's NCHW), both operands
+ * change places (`is_turned`), so that neither image nor result is transposed on the way.
  *
- * Order of the sum (docs/numerics.md): tiles of c; inside a tile (c, kh, kw), or (kh, kw, c) when channels
- * are the image's contiguous direction.
+ * Order of the sum (docs/numerics.md): tiles of c; inside a tile (c, kh, kw), or (kh, kw, c) when
+ * channels are the image's contiguous direction.
  */
 #ifndef KERN_CONV_PLAN_H
 #define KERN_CONV_PLAN_H
@@ -33,7 +34,7 @@ typedef struct kern_conv_shape {
     vnpu_dtype_t in_dtype, weight_dtype, out_dtype, bias_dtype;
     bool has_bias, is_flipped;
     bool keeps_rows; /* transfers have the rows of the tile, also where these follow each other */
-    bool is_direct; /* results go from the accumulator to DRAM, without the vector unit */
+    bool is_direct;  /* results go from the accumulator to DRAM, without the vector unit */
     bool loads_bias; /* and the bias to it before the products, where a plan can */
     kern_activation_t activation;
 } kern_conv_shape_t;
@@ -44,9 +45,10 @@ typedef struct kern_conv_plan {
     bool is_panel;
     uint32_t a_buffers, panel_buffers, tile_buffers;
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */
-    uint32_t bias_block; /* > 0: the bias is loaded to the accumulator, so many channels at a time */
+    uint32_t
+        bias_block;    /* > 0: the bias is loaded to the accumulator, so many channels at a time */
     bool rotates_nest; /* buffers turn with the iterations of all loops: no empty rounds */
-    uint64_t cycles;                          /* what the closed form says */
+    uint64_t cycles;   /* what the closed form says */
 } kern_conv_plan_t;
 
 /* What a compiler's rule says of a plan, on one core; kern_conv_finish derives the rest. */

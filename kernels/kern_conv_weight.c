@@ -1,9 +1,9 @@
 /*
  * Gradient of a convolution's weights: out[g][m][n][i][j] = sum over b, y, x of
- * grad[g][b][y][x][m] * in[g][b][y * stride + i * dilation - pad][...][n], as products (m | y, x) by
- * (y, x | n, i, j): the image's tile with its border lies in the scratchpad and is read by a pattern, as
- * in kern_conv. Sums run over images, rows and columns in this order, whatever the tiles are (bf16: in pairs inside
- * a tile).
+ * grad[g][b][y][x][m] * in[g][b][y * stride + i * dilation - pad][...][n], as products (m | y, x)
+ * by (y, x | n, i, j): the image's tile with its border lies in the scratchpad and is read by a
+ * pattern, as in kern_conv. Sums run over images, rows and columns in this order, whatever the
+ * tiles are (bf16: in pairs inside a tile).
  */
 #include <string.h>
 
@@ -92,7 +92,8 @@ static coder_t coder_of(const shape_t *s, const plan_t *plan) {
 static uint64_t sram_need(const coder_t *c) {
     uint32_t elem = vnpu_dtype_bytes(c->shape->dtype);
     return c->plan->buffers * (kern_align(c->in_elems * elem) + kern_align(c->grad_elems * elem)) +
-           c->plan->result_buffers * kern_align(c->out_elems * vnpu_dtype_bytes(c->shape->out_dtype));
+           c->plan->result_buffers *
+               kern_align(c->out_elems * vnpu_dtype_bytes(c->shape->out_dtype));
 }
 
 static uint64_t products_of(const plan_t *plan) { /* of one tile of results */
@@ -101,7 +102,8 @@ static uint64_t products_of(const plan_t *plan) { /* of one tile of results */
 
 static bool fits(const vnpu_machine_t *machine, const shape_t *s, const plan_t *plan) {
     coder_t c = coder_of(s, plan);
-    if (products_of(plan) > UINT16_MAX) return false; /* the wait on all of them must fit its field */
+    if (products_of(plan) > UINT16_MAX)
+        return false; /* the wait on all of them must fit its field */
     static const uint32_t axes[2] = {AXIS_Y, AXIS_X};
     for (int d = 0; d < 2; d++) {
         if (!kern_window_is_possible(&plan->axis[axes[d]], &c.window[d])) return false;
@@ -201,7 +203,8 @@ static void consider_grid(search_t *search, uint32_t grid_m, uint32_t grid_n) {
             for (int64_t y = size[AXIS_Y];; y = (y + 1) / 2) {
                 for (int64_t x = size[AXIS_X];; x = (x + 1) / 2) {
                     consider(search, (int64_t[AXES]){1, m, n, 1, y, x}, grid_m, grid_n);
-                    if (x == 1 || y > 1) break; /* pieces of rows only where single rows are too long */
+                    if (x == 1 || y > 1)
+                        break; /* pieces of rows only where single rows are too long */
                 }
                 if (y == 1) break;
             }
@@ -323,8 +326,8 @@ static void generate(const shape_t *s, const plan_t *plan, kern_builder_t *b) {
     c.arg_grad = kern_arg(b, VNPU_ARG_IN);
     c.sram_in = kern_sram(b, plan->buffers * kern_align(c.in_elems * elem));
     c.sram_grad = kern_sram(b, plan->buffers * kern_align(c.grad_elems * elem));
-    c.sram_out = kern_sram(
-        b, plan->result_buffers * kern_align(c.out_elems * vnpu_dtype_bytes(s->out_dtype)));
+    c.sram_out = kern_sram(b, plan->result_buffers *
+                                  kern_align(c.out_elems * vnpu_dtype_bytes(s->out_dtype)));
     c.acc = kern_acc(b, plan->result_buffers * kern_align(c.out_elems * 4));
     c.operands = kern_ring(b, KERN_MATRIX, plan->buffers);
     c.result = kern_ring(b, KERN_VECTOR, plan->result_buffers);
@@ -366,14 +369,15 @@ static vnpu_status_t build(kern_context_t *context, const shape_t *s, const kern
     plan_t plan;
     *out_entry = NULL;
     if (!choose(&context->machine, s, &plan))
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
-                         "conv_weight: no tile of a %lld x %lld kernel (stride %lld x %lld, dilation %lld x "
-                         "%lld, pad %lld x %lld) fits %llu bytes of SRAM and %llu of accumulator",
-                         (long long)s->kernel[0], (long long)s->kernel[1], (long long)s->stride[0],
-                         (long long)s->stride[1], (long long)s->dilation[0],
-                         (long long)s->dilation[1], (long long)s->pad[0], (long long)s->pad[1],
-                         (unsigned long long)context->machine.sram_bytes,
-                         (unsigned long long)context->machine.acc_bytes);
+        return kern_fail(
+            context, VNPU_ERROR_UNSUPPORTED,
+            "conv_weight: no tile of a %lld x %lld kernel (stride %lld x %lld, dilation %lld x "
+            "%lld, pad %lld x %lld) fits %llu bytes of SRAM and %llu of accumulator",
+            (long long)s->kernel[0], (long long)s->kernel[1], (long long)s->stride[0],
+            (long long)s->stride[1], (long long)s->dilation[0], (long long)s->dilation[1],
+            (long long)s->pad[0], (long long)s->pad[1],
+            (unsigned long long)context->machine.sram_bytes,
+            (unsigned long long)context->machine.acc_bytes);
     kern_builder_t builder;
     kern_builder_init(&builder, &context->machine, "conv_weight");
     generate(s, &plan, &builder);
@@ -391,7 +395,8 @@ static vnpu_status_t check_call(kern_context_t *context, const kern_conv_weight_
         if (status != VNPU_OK) return status;
         if (t[i]->ndims != 4)
             return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
-                             "conv_weight: %s has %u dimensions, 4 are needed", name[i], t[i]->ndims);
+                             "conv_weight: %s has %u dimensions, 4 are needed", name[i],
+                             t[i]->ndims);
     }
     const int64_t *o = call->out.size, *in = call->in.size, *g = call->grad.size;
     bool is_right = call->groups > 0 && in[0] == g[0] && g[1] == o[0] && o[0] % call->groups == 0 &&
@@ -408,9 +413,9 @@ static vnpu_status_t check_call(kern_context_t *context, const kern_conv_weight_
     vnpu_dtype_t dtype = call->in.dtype;
     if (!kern_dtype_is_float(dtype) || dtype != call->grad.dtype ||
         context->machine.matrix_rate_num[dtype] == 0)
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
-                         "conv_weight: the matrix unit of %s has no %s by %s", context->machine.name,
-                         kern_dtype_name(dtype), kern_dtype_name(call->grad.dtype));
+        return kern_fail(
+            context, VNPU_ERROR_UNSUPPORTED, "conv_weight: the matrix unit of %s has no %s by %s",
+            context->machine.name, kern_dtype_name(dtype), kern_dtype_name(call->grad.dtype));
     return VNPU_OK;
 }
 
@@ -422,7 +427,8 @@ static void read_call(const kern_conv_weight_t *call, shape_t *s) {
                    .out_dtype = o->dtype};
     for (int d = 0; d < 2; d++) {
         s->in_size[d] = in->size[2 + d], s->kernel[d] = o->size[2 + d];
-        s->stride[d] = call->stride[d], s->dilation[d] = call->dilation[d], s->pad[d] = call->pad[d];
+        s->stride[d] = call->stride[d], s->dilation[d] = call->dilation[d],
+        s->pad[d] = call->pad[d];
         s->out_kernel[d] = o->size[2 + d] > 1 ? o->stride[2 + d] : 0;
     }
     s->in[AXIS_G] = groups > 1 ? in->stride[1] * n : 0, s->in[AXIS_N] = n > 1 ? in->stride[1] : 0;
@@ -437,7 +443,8 @@ static void read_call(const kern_conv_weight_t *call, shape_t *s) {
     }
 }
 
-static vnpu_status_t run(kern_context_t *context, vnpu_stream_t stream, const kern_conv_weight_t *call) {
+static vnpu_status_t run(kern_context_t *context, vnpu_stream_t stream,
+                         const kern_conv_weight_t *call) {
     vnpu_status_t status = check_call(context, call);
     if (status != VNPU_OK || kern_numel(&call->out) == 0) return status;
     if (kern_numel(&call->in) == 0 || kern_numel(&call->grad) == 0)

@@ -49,7 +49,8 @@ vnpu_insn_t *kern_move_emit(kern_builder_t *builder, kern_queue_t queue, const k
         kern_ap_dim(&sram, 1, 1);
     }
     dram.arg = move->arg;
-    kern_ap_rotate(&sram, move->level, move->buffers, kern_move_padded(move->elems, move->near_dtype));
+    kern_ap_rotate(&sram, move->level, move->buffers,
+                   kern_move_padded(move->elems, move->near_dtype));
     if (move->rotates_nest) kern_ap_rotate_nest(&sram, 0);
     if (!move->keeps_rows) kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
     vnpu_op_t op = is_turned(&dram, &sram) ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY;

@@ -1,6 +1,6 @@
 /*
- * Moves of tiles between DRAM and scratchpad: dimensions of two patterns, walked by DRAM's strides, with
- * windows (kern_nest.h) where the tiles of an operand overlap or leave it.
+ * Moves of tiles between DRAM and scratchpad: dimensions of two patterns, walked by DRAM's strides,
+ * with windows (kern_nest.h) where the tiles of an operand overlap or leave it.
  */
 #ifndef KERN_MOVE_H
 #define KERN_MOVE_H
@@ -19,10 +19,10 @@ typedef struct kern_move {
     uint8_t arg;
     vnpu_dtype_t far_dtype, near_dtype;
     vnpu_space_t near_space; /* SRAM, or ACC where the engine reads it; NONE: SRAM */
-    uint32_t sram;     /* byte offset of the first buffer */
-    uint8_t level;     /* loop that turns the buffers */
-    uint32_t buffers;  /* 1: none */
-    uint64_t elems;    /* of one buffer */
+    uint32_t sram;           /* byte offset of the first buffer */
+    uint8_t level;           /* loop that turns the buffers */
+    uint32_t buffers;        /* 1: none */
+    uint64_t elems;          /* of one buffer */
     bool rotates_nest; /* buffers turn with the iterations of all loops, not of `level` alone */
     bool keeps_rows;   /* dimensions stay apart, also where they follow each other */
     uint32_t value[2]; /* where windows lie outside: imm of VNPU_F_PAD */
@@ -33,7 +33,8 @@ typedef struct kern_move {
 /* Adds a dimension; window NULL, or borrowed until the move is emitted: a load then. */
 void kern_move_add(kern_move_t *move, const kern_axis_t *axis, int64_t far, int64_t near,
                    const kern_window_t *window);
-/* KERN_LOAD or KERN_STORE; a tile whose contiguous direction is another one in DRAM is a transpose. */
+/* KERN_LOAD or KERN_STORE; a tile whose contiguous direction is another one in DRAM is a transpose.
+ */
 vnpu_insn_t *kern_move_emit(kern_builder_t *builder, kern_queue_t queue, const kern_move_t *move);
 /* Elements from buffer to buffer. */
 uint64_t kern_move_padded(uint64_t elems, vnpu_dtype_t dtype);

@@ -124,8 +124,8 @@ static uint32_t dims_of_ref(const pointwise_t *p, kern_ref_t ref, const uint32_t
     return mask;
 }
 
-/* One pass over the instructions; those in `wide` walk all dimensions. Returns the instruction that must join
- * them: its result is replaced in place by one of other dimensions. -1: none. */
+/* One pass over the instructions; those in `wide` walk all dimensions. Returns the instruction that
+ * must join them: its result is replaced in place by one of other dimensions. -1: none. */
 static int32_t find_dims(const pointwise_t *p, uint32_t wide, dims_t *dims) {
     uint32_t temp_dims[KERN_MAX_NODES + 1] = {0}, producer[KERN_MAX_NODES + 1] = {0};
     uint32_t all = (1u << p->iter.ndims) - 1u;
@@ -287,8 +287,8 @@ static vnpu_ap_t tile_ap(const coder_t *c, uint32_t operand, uint32_t walk) {
     return ap;
 }
 
-/* Temporaries are dense, scalars have no strides, the index moves like memory. walk: dimensions of the
- * instruction; own: those along which the value varies. */
+/* Temporaries are dense, scalars have no strides, the index moves like memory. walk: dimensions of
+ * the instruction; own: those along which the value varies. */
 static vnpu_ap_t value_ap(const coder_t *c, kern_ref_t ref, uint32_t walk, uint32_t own) {
     const kern_nest_t *nest = &c->plan->nest;
     vnpu_dtype_t compute = c->p->call->is_integer ? VNPU_I64 : VNPU_F32;

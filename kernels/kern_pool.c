@@ -13,9 +13,10 @@ static vnpu_status_t check_operands(kern_context_t *context, const kern_pool_t *
     }
     for (int d = 0; d < 2; d++) {
         if (call->stride[d] == 0 || call->dilation[d] == 0 || call->kernel[d] == 0)
-            return kern_fail(context, VNPU_ERROR_INVALID_VALUE,
-                             "pool: kernel %u, stride %u and dilation %u along dimension %d must be at least 1",
-                             call->kernel[d], call->stride[d], call->dilation[d], d);
+            return kern_fail(
+                context, VNPU_ERROR_INVALID_VALUE,
+                "pool: kernel %u, stride %u and dilation %u along dimension %d must be at least 1",
+                call->kernel[d], call->stride[d], call->dilation[d], d);
     }
     return VNPU_OK;
 }
@@ -68,7 +69,8 @@ static vnpu_status_t run_pool(kern_context_t *context, vnpu_stream_t stream,
         slide.dilation[d] = call->dilation[d];
         slide.pad[d] = call->pad[d];
     }
-    return kern_slide(context, stream, &slide, call->kind == KERN_POOL_MAX ? "max_pool" : "sum_pool");
+    return kern_slide(context, stream, &slide,
+                      call->kind == KERN_POOL_MAX ? "max_pool" : "sum_pool");
 }
 
 vnpu_status_t kern_pool(kern_context_t *context, vnpu_stream_t stream, const kern_pool_t *call) {

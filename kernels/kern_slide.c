@@ -54,8 +54,8 @@ static void lay_out(const kern_slide_t *call, plan_t *plan) {
         plan->in_stride[x] = (int64_t)plan->in_elems;
         plan->out_stride[x] = (int64_t)plan->out_elems;
         plan->out_elems *= plan->nest.axis[i].tile;
-        plan->in_elems *= x >= SLIDE_H ? (uint64_t)plan->window[x - SLIDE_H].size
-                                       : plan->nest.axis[i].tile;
+        plan->in_elems *=
+            x >= SLIDE_H ? (uint64_t)plan->window[x - SLIDE_H].size : plan->nest.axis[i].tile;
     }
     const kern_axis_t *channels = axis_of(plan, SLIDE_C);
     plan->weight_elems = (uint64_t)(channels->tile * positions_of(call));
@@ -76,11 +76,13 @@ static uint64_t sram_need(const kern_slide_t *call, const plan_t *plan) {
     uint32_t copies = plan->is_weight_fixed ? 1 : buffers;
     need += copies * kern_align(plan->weight_elems * vnpu_dtype_bytes(call->weight_dtype));
     if (call->has_bias)
-        need += copies * kern_align(axis_of(plan, SLIDE_C)->tile * vnpu_dtype_bytes(call->bias_dtype));
+        need +=
+            copies * kern_align(axis_of(plan, SLIDE_C)->tile * vnpu_dtype_bytes(call->bias_dtype));
     return need;
 }
 
-static bool try_plan(kern_context_t *context, const kern_slide_t *call, uint64_t elems, plan_t *plan) {
+static bool try_plan(kern_context_t *context, const kern_slide_t *call, uint64_t elems,
+                     plan_t *plan) {
     static const uint8_t order[SLIDE_AXES] = {3, 2, 1, 0};
     int64_t size[SLIDE_AXES];
     memset(plan, 0, sizeof *plan);
@@ -89,7 +91,8 @@ static bool try_plan(kern_context_t *context, const kern_slide_t *call, uint64_t
         size[i] = call->size[plan->dim[i]];
     plan->nest.ndims = SLIDE_AXES;
     kern_nest_tile(&plan->nest, size, order, NULL, elems, 16);
-    if (!kern_nest_plan(&plan->nest, context->machine.workers, (1u << SLIDE_AXES) - 1u)) return false;
+    if (!kern_nest_plan(&plan->nest, context->machine.workers, (1u << SLIDE_AXES) - 1u))
+        return false;
     lay_out(call, plan);
     for (int s = 0; s < 2; s++) {
         if (!kern_window_is_possible(axis_of(plan, s ? SLIDE_W : SLIDE_H), &plan->window[s]))
@@ -100,7 +103,8 @@ static bool try_plan(kern_context_t *context, const kern_slide_t *call, uint64_t
 
 /* ---- cost ---- */
 
-static uint64_t vector_cycles(const vnpu_machine_t *machine, const kern_slide_t *call, uint64_t elems) {
+static uint64_t vector_cycles(const vnpu_machine_t *machine, const kern_slide_t *call,
+                              uint64_t elems) {
     uint64_t positions = (uint64_t)positions_of(call);
     uint64_t alu = kern_cost_vector(machine, 1, elems, KERN_CLASS_ALU);
     uint64_t mul = kern_cost_vector(machine, 1, elems, KERN_CLASS_MUL);
@@ -121,7 +125,8 @@ uint64_t kern_slide_cycles(const vnpu_machine_t *machine, const kern_slide_t *ca
     return vector_cycles(machine, call, kern_ceil_div(elems, machine->workers));
 }
 
-static uint64_t cost_of(const vnpu_machine_t *machine, const kern_slide_t *call, const plan_t *plan) {
+static uint64_t cost_of(const vnpu_machine_t *machine, const kern_slide_t *call,
+                        const plan_t *plan) {
     uint64_t in = plan->in_elems * vnpu_dtype_bytes(call->in_dtype);
     uint64_t out = plan->out_elems * vnpu_dtype_bytes(call->out_dtype);
     uint64_t row = (uint64_t)plan->window[1].size * vnpu_dtype_bytes(call->in_dtype);
@@ -180,7 +185,8 @@ static vnpu_ap_t window_ap(const coder_t *c, int64_t i, int64_t j) {
     const kern_slide_t *call = c->call;
     int64_t stride[SLIDE_AXES];
     memcpy(stride, c->plan->in_stride, sizeof stride);
-    int64_t offset = i * call->dilation[0] * stride[SLIDE_H] + j * call->dilation[1] * stride[SLIDE_W];
+    int64_t offset =
+        i * call->dilation[0] * stride[SLIDE_H] + j * call->dilation[1] * stride[SLIDE_W];
     stride[SLIDE_H] *= call->stride[0];
     stride[SLIDE_W] *= call->stride[1];
     vnpu_ap_t ap = walk(c, VNPU_SPACE_SRAM, call->in_dtype,
@@ -190,7 +196,8 @@ static vnpu_ap_t window_ap(const coder_t *c, int64_t i, int64_t j) {
 }
 
 static vnpu_ap_t out_ap(const coder_t *c) {
-    vnpu_ap_t ap = walk(c, VNPU_SPACE_SRAM, c->call->out_dtype, c->sram_out, c->plan->out_stride, false);
+    vnpu_ap_t ap =
+        walk(c, VNPU_SPACE_SRAM, c->call->out_dtype, c->sram_out, c->plan->out_stride, false);
     turn(c, &ap, c->plan->out_elems);
     return ap;
 }
@@ -319,10 +326,12 @@ static vnpu_ap_t place_ap(const coder_t *c, int64_t i, int64_t j) {
     return walk(c, VNPU_SPACE_IOTA, VNPU_I64, row * call->in_size[1] + col, stride, true);
 }
 
-/* Where a window begins: max(first row, 0) * width + max(first column, 0), what a window of nothing but -inf says. */
+/* Where a window begins: max(first row, 0) * width + max(first column, 0), what a window of nothing
+ * but -inf says. */
 static void emit_first_place(const coder_t *c) {
     const kern_slide_t *call = c->call;
-    int64_t rows[SLIDE_AXES] = {0, 0, call->stride[0], 0}, cols[SLIDE_AXES] = {0, 0, 0, call->stride[1]};
+    int64_t rows[SLIDE_AXES] = {0, 0, call->stride[0], 0},
+            cols[SLIDE_AXES] = {0, 0, 0, call->stride[1]};
     vnpu_ap_t row = walk(c, VNPU_SPACE_IOTA, VNPU_I64, -call->pad[0], rows, true);
     vnpu_ap_t col = walk(c, VNPU_SPACE_IOTA, VNPU_I64, -call->pad[1], cols, true);
     vnpu_ap_t zero = scalar_ap(c, c->arg_zero), width = scalar_ap(c, c->arg_width);
@@ -342,12 +351,13 @@ static void emit_first_place(const coder_t *c) {
 static void emit_place(const coder_t *c, int64_t i, int64_t j) {
     vnpu_ap_t window = window_ap(c, i, j), flags = flags_ap(c);
     emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_GT, flags, (vnpu_ap_t[]){window, out_ap(c)}, 2);
-    emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_NE, flags, (vnpu_ap_t[]){window, window, flags}, 3)->func2 =
-        VNPU_B_LOR;
+    emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_NE, flags, (vnpu_ap_t[]){window, window, flags}, 3)
+        ->func2 = VNPU_B_LOR;
     vnpu_insn_t *insn = emit_vector(c, VNPU_OP_V_SELECT, 0, index_ap(c),
                                     (vnpu_ap_t[]){flags, place_ap(c, i, j), index_ap(c)}, 3);
     insn->flags |= VNPU_F_INTEGER;
-    if (i * c->call->kernel[1] + j == positions_of(c->call) - 1) kern_signal(insn, c->index.full, 1);
+    if (i * c->call->kernel[1] + j == positions_of(c->call) - 1)
+        kern_signal(insn, c->index.full, 1);
 }
 
 static vnpu_insn_t *emit_first(const coder_t *c) {
@@ -360,9 +370,10 @@ static vnpu_insn_t *emit_first(const coder_t *c) {
         return emit_vector(c, VNPU_OP_V_UNARY, VNPU_U_COPY, sums_ap(c), &window, 1);
     vnpu_ap_t src[3] = {window, weight_ap(c, 0)};
     if (call->has_bias)
-        src[2] = channel_ap(c, call->bias_dtype, c->sram_bias, 1, 0, axis_of(c->plan, SLIDE_C)->tile);
-    vnpu_insn_t *insn = emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_MUL, is_alone ? out_ap(c) : sums_ap(c),
-                                    src, call->has_bias ? 3 : 2);
+        src[2] =
+            channel_ap(c, call->bias_dtype, c->sram_bias, 1, 0, axis_of(c->plan, SLIDE_C)->tile);
+    vnpu_insn_t *insn = emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_MUL,
+                                    is_alone ? out_ap(c) : sums_ap(c), src, call->has_bias ? 3 : 2);
     if (call->has_bias) insn->func2 = VNPU_B_ADD;
     return insn;
 }
@@ -373,17 +384,20 @@ static void emit_next(const coder_t *c, int64_t i, int64_t j) {
     vnpu_ap_t window = window_ap(c, i, j);
     if (call->kind == KERN_SLIDE_MAX) {
         if (call->has_index) emit_place(c, i, j);
-        emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_MAX, out_ap(c), (vnpu_ap_t[]){out_ap(c), window}, 2);
+        emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_MAX, out_ap(c), (vnpu_ap_t[]){out_ap(c), window},
+                    2);
         return;
     }
     if (call->kind == KERN_SLIDE_SUM) {
-        emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_ADD, sums_ap(c), (vnpu_ap_t[]){sums_ap(c), window}, 2);
+        emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_ADD, sums_ap(c), (vnpu_ap_t[]){sums_ap(c), window},
+                    2);
         return;
     }
     bool is_last = position == positions - 1 && call->activation == KERN_ACT_NONE;
     vnpu_ap_t weight = weight_ap(c, position);
-    vnpu_insn_t *insn = emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_MUL, is_last ? out_ap(c) : sums_ap(c),
-                                    (vnpu_ap_t[]){window, weight, sums_ap(c)}, 3);
+    vnpu_insn_t *insn =
+        emit_vector(c, VNPU_OP_V_BINARY, VNPU_B_MUL, is_last ? out_ap(c) : sums_ap(c),
+                    (vnpu_ap_t[]){window, weight, sums_ap(c)}, 3);
     insn->func2 = VNPU_B_ADD;
 }
 
@@ -399,7 +413,8 @@ static vnpu_insn_t *emit_finish(const coder_t *c) {
         return insn;
     }
     if (call->kind == KERN_SLIDE_MAX || call->activation == KERN_ACT_NONE) return NULL;
-    return emit_vector(c, VNPU_OP_V_UNARY, kern_gemm_activation(call->activation), out_ap(c), &sums, 1);
+    return emit_vector(c, VNPU_OP_V_UNARY, kern_gemm_activation(call->activation), out_ap(c), &sums,
+                       1);
 }
 
 static void emit_windows(const coder_t *c, uint32_t loads) {
@@ -427,7 +442,8 @@ static void declare(coder_t *c) {
     uint32_t buffers = plan->nest.buffers, copies = plan->is_weight_fixed ? 1 : buffers;
     c->arg_out = kern_arg(b, VNPU_ARG_OUT);
     c->arg_in = kern_arg(b, VNPU_ARG_IN);
-    c->sram_in = kern_sram(b, buffers * kern_align(plan->in_elems * vnpu_dtype_bytes(call->in_dtype)));
+    c->sram_in =
+        kern_sram(b, buffers * kern_align(plan->in_elems * vnpu_dtype_bytes(call->in_dtype)));
     c->sram_out =
         kern_sram(b, buffers * kern_align(plan->out_elems * vnpu_dtype_bytes(call->out_dtype)));
     if (needs_sums(call)) c->sram_sums = kern_sram(b, plan->out_elems * 4);
@@ -444,8 +460,8 @@ static void declare(coder_t *c) {
     if (call->kind != KERN_SLIDE_PRODUCT) return;
     c->fixed = kern_sem(b);
     c->arg_weight = kern_arg(b, VNPU_ARG_IN);
-    c->sram_weight =
-        kern_sram(b, copies * kern_align(plan->weight_elems * vnpu_dtype_bytes(call->weight_dtype)));
+    c->sram_weight = kern_sram(
+        b, copies * kern_align(plan->weight_elems * vnpu_dtype_bytes(call->weight_dtype)));
     if (!call->has_bias) return;
     c->arg_bias = kern_arg(b, VNPU_ARG_IN);
     c->sram_bias = kern_sram(
@@ -466,7 +482,8 @@ static void generate(const kern_slide_t *call, const plan_t *plan, kern_builder_
     uint32_t loads = 1;
     if (!plan->is_weight_fixed) loads += emit_channel_loads(&c, c.in.full);
     emit_windows(&c, loads);
-    vnpu_insn_t *insn = store(&c, c.arg_out, call->out_dtype, call->out_dtype, c.sram_out, call->out);
+    vnpu_insn_t *insn =
+        store(&c, c.arg_out, call->out_dtype, call->out_dtype, c.sram_out, call->out);
     kern_wait(insn, c.out.full, 1);
     kern_signal(insn, c.out.free, 1);
     if (call->has_index) {
@@ -505,14 +522,14 @@ static vnpu_status_t build(kern_context_t *context, const kern_slide_t *call, co
     plan_t plan;
     *out_entry = NULL;
     if (!choose(context, call, &plan))
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
-                         "%s: no tile of a %lld x %lld window (stride %lld x %lld, dilation %lld x %lld, "
-                         "pad %lld x %lld) fits %llu bytes of SRAM",
-                         name, (long long)call->kernel[0], (long long)call->kernel[1],
-                         (long long)call->stride[0], (long long)call->stride[1],
-                         (long long)call->dilation[0], (long long)call->dilation[1],
-                         (long long)call->pad[0], (long long)call->pad[1],
-                         (unsigned long long)context->machine.sram_bytes);
+        return kern_fail(
+            context, VNPU_ERROR_UNSUPPORTED,
+            "%s: no tile of a %lld x %lld window (stride %lld x %lld, dilation %lld x %lld, "
+            "pad %lld x %lld) fits %llu bytes of SRAM",
+            name, (long long)call->kernel[0], (long long)call->kernel[1],
+            (long long)call->stride[0], (long long)call->stride[1], (long long)call->dilation[0],
+            (long long)call->dilation[1], (long long)call->pad[0], (long long)call->pad[1],
+            (unsigned long long)context->machine.sram_bytes);
     kern_builder_t builder;
     kern_builder_init(&builder, &context->machine, name);
     generate(call, &plan, &builder);
@@ -544,7 +561,8 @@ static vnpu_status_t launch(kern_context_t *context, vnpu_stream_t stream, const
 
 /* Elements that the call reaches, of image and result. */
 static int64_t reach_of(const kern_slide_t *call) {
-    int64_t in = (call->in_size[0] - 1) * call->in[SLIDE_H] + (call->in_size[1] - 1) * call->in[SLIDE_W];
+    int64_t in =
+        (call->in_size[0] - 1) * call->in[SLIDE_H] + (call->in_size[1] - 1) * call->in[SLIDE_W];
     int64_t out = 0;
     for (uint32_t x = 0; x < SLIDE_AXES; x++) {
         if (x < SLIDE_H) in += (call->size[x] - 1) * call->in[x];
@@ -558,12 +576,14 @@ vnpu_status_t kern_slide(kern_context_t *context, vnpu_stream_t stream, const ke
     if (positions_of(call) > KERN_SLIDE_POSITIONS)
         return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
                          "%s: a window of %lld x %lld has more than %d positions", name,
-                         (long long)call->kernel[0], (long long)call->kernel[1], KERN_SLIDE_POSITIONS);
+                         (long long)call->kernel[0], (long long)call->kernel[1],
+                         KERN_SLIDE_POSITIONS);
     if (reach_of(call) < KERN_MAX_SPAN) return launch(context, stream, call, name);
     uint32_t x = call->size[SLIDE_B] > 1 ? SLIDE_B : SLIDE_C;
     if (call->size[x] == 1)
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "%s: one plane of %lld x %lld is too large",
-                         name, (long long)call->in_size[0], (long long)call->in_size[1]);
+        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                         "%s: one plane of %lld x %lld is too large", name,
+                         (long long)call->in_size[0], (long long)call->in_size[1]);
     int64_t half = (call->size[x] + 1) / 2;
     for (int64_t from = 0; from < call->size[x]; from += half) {
         kern_slide_t part = *call;
@@ -572,7 +592,8 @@ vnpu_status_t kern_slide(kern_context_t *context, vnpu_stream_t stream, const ke
         part.at_out += (uint64_t)(from * call->out[x]) * vnpu_dtype_bytes(call->out_dtype);
         part.at_index += (uint64_t)(from * call->index[x]) * 8;
         if (x == SLIDE_C) {
-            part.at_weight += (uint64_t)(from * call->weight[0]) * vnpu_dtype_bytes(call->weight_dtype);
+            part.at_weight +=
+                (uint64_t)(from * call->weight[0]) * vnpu_dtype_bytes(call->weight_dtype);
             part.at_bias += (uint64_t)(from * call->bias) * vnpu_dtype_bytes(call->bias_dtype);
         }
         vnpu_status_t status = kern_slide(context, stream, &part, name);

@@ -1,18 +1,23 @@
 /*
- * Sliding windows on the vector unit: pooling and depthwise convolution. A tile of the image with its border lies
- * in the scratchpad; each position of the window is one vector instruction over the whole tile of results.
+ * Sliding windows on the vector unit: pooling and depthwise convolution. A tile of the image with
+ * its border lies in the scratchpad; each position of the window is one vector instruction over the
+ * whole tile of results.
  *
- * maximum: out = max over the window; with `index`, where it lies: row * width + column of the first one, the
- *          last NaN where there are NaNs
- * sum:     out = scale * sum over the window, in f32
- * product: out = act(bias + sum of window * weight): one filter a channel, in f32, multiply and add rounded each
+ * maximum: out = max over the window; with `index`, where it lies: row * width + column of the
+ * first one, the last NaN where there are NaNs sum:     out = scale * sum over the window, in f32
+ * product: out = act(bias + sum of window * weight): one filter a channel, in f32, multiply and add
+ * rounded each
  */
 #ifndef KERN_SLIDE_H
 #define KERN_SLIDE_H
 
 #include "kernels/kern_internal.h"
 
-typedef enum kern_slide_kind { KERN_SLIDE_MAX, KERN_SLIDE_SUM, KERN_SLIDE_PRODUCT } kern_slide_kind_t;
+typedef enum kern_slide_kind {
+    KERN_SLIDE_MAX,
+    KERN_SLIDE_SUM,
+    KERN_SLIDE_PRODUCT
+} kern_slide_kind_t;
 
 enum { SLIDE_B = 0, SLIDE_C, SLIDE_H, SLIDE_W, SLIDE_AXES };
 
@@ -23,7 +28,7 @@ typedef struct kern_slide {
     int64_t size[SLIDE_AXES]; /* of the result, >= 1 */
     int64_t in_size[2], kernel[2], stride[2], dilation[2], pad[2];
     int64_t in[SLIDE_AXES], out[SLIDE_AXES], index[SLIDE_AXES]; /* strides */
-    int64_t weight[3], bias;                                    /* strides: c, kernel rows, columns; c */
+    int64_t weight[3], bias; /* strides: c, kernel rows, columns; c */
     vnpu_dtype_t in_dtype, out_dtype, weight_dtype, bias_dtype;
     bool has_index, has_bias;
     bool is_flipped; /* the filter's last position meets the window's first */

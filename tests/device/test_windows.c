@@ -7,9 +7,10 @@
 
 /* ---- padded copies ---- */
 
-/* Tiles of rows x cols of an image, cut into steps by a loop (rows) and the grid (columns); every tile is stored whole. */
+/* Tiles of rows x cols of an image, cut into steps by a loop (rows) and the grid (columns); every
+ * tile is stored whole. */
 typedef struct window_case {
-    uint32_t height, width;                 /* of the image */
+    uint32_t height, width; /* of the image */
     uint32_t rows, row_step, row_pad, row_tiles;
     uint32_t cols, col_step, col_pad, col_tiles;
 } window_case_t;
@@ -41,9 +42,9 @@ static dev_program_t *window_program(const window_case_t *t, const char *dtype, 
              "    dma_copy dst=whole src0=flat\n    fence\n  endloop\n",
              tile * elem, dtype, -(int)(elem * (t->row_pad * t->width + t->col_pad)), t->rows,
              t->width, t->cols, t->row_step * t->width, t->col_step, t->height, rows_clip,
-             (int)t->rows - (int)t->row_step, t->row_pad, t->width,
-             (int)t->cols - (int)t->col_step, t->col_pad, dtype, t->rows, t->cols, t->cols, dtype,
-             tile, tile, tile * t->row_tiles, dtype, tile, t->row_tiles, value);
+             (int)t->rows - (int)t->row_step, t->row_pad, t->width, (int)t->cols - (int)t->col_step,
+             t->col_pad, dtype, t->rows, t->cols, t->cols, dtype, tile, tile, tile * t->row_tiles,
+             dtype, tile, t->row_tiles, value);
     void *image = dev_test_assemble(text, &bytes);
     dev_program_t *program = dev_test_load(image, bytes, machine);
     free(image);
@@ -126,8 +127,8 @@ Test(windows, extents_are_exact) {
         }
         dev_arg_extent_t extent;
         dev_program_arg_extent(program, 0, (uint32_t[]){1, t->col_tiles}, &extent);
-        cr_assert_eq(extent.read_low, low, "case %u: %lld, not %lld", w,
-                     (long long)extent.read_low, (long long)low);
+        cr_assert_eq(extent.read_low, low, "case %u: %lld, not %lld", w, (long long)extent.read_low,
+                     (long long)low);
         cr_assert_eq(extent.read_high, high, "case %u: %lld, not %lld", w,
                      (long long)extent.read_high, (long long)high);
         dev_program_destroy(program);
@@ -168,18 +169,20 @@ Test(windows, misuse_is_refused_by_name) {
         {"clip=0:9:grid:0:1:1 clip=0:9:grid:1", "dma_copy dst=near src0=far pad",
          "a window and another clip"},
         {"clip=0:9:grid:0", "dma_copy dst=near src0=far pad", "clipped differently"},
-        {"clip=0:9:grid:0:4:1", "dma_copy dst=near src0=far pad", "an overlap of 4, the tile has 4"},
+        {"clip=0:9:grid:0:4:1", "dma_copy dst=near src0=far pad",
+         "an overlap of 4, the tile has 4"},
         {"clip=0:9:grid:0:1:1", "dma_copy dst=near src0=far pad imm1=1", "imm[1] must be 0"},
         {"", "dma_copy dst=near src0=far imm0=1", "immediates without flag pad"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[512];
         size_t bytes;
-        snprintf(text, sizeof text,
-                 ".program p\n.arg a inout\n.sram 64\n.ap far dram f32 arg=a dims=[4:1] grid0=+3 %s\n"
-                 ".ap near sram f32 dims=[4:1]\n.ap cut sram f32 dims=[4:1] clip=0:9:grid:0\n"
-                 ".queue dma0\n  %s\n",
-                 rows[i].patterns, rows[i].insn);
+        snprintf(
+            text, sizeof text,
+            ".program p\n.arg a inout\n.sram 64\n.ap far dram f32 arg=a dims=[4:1] grid0=+3 %s\n"
+            ".ap near sram f32 dims=[4:1]\n.ap cut sram f32 dims=[4:1] clip=0:9:grid:0\n"
+            ".queue dma0\n  %s\n",
+            rows[i].patterns, rows[i].insn);
         void *image = dev_test_assemble(text, &bytes);
         dev_program_t *program;
         sim_error_t err = {0};
@@ -194,7 +197,8 @@ Test(windows, misuse_is_refused_by_name) {
 
 typedef struct conv_case {
     uint32_t channels, height, width, kernel_h, kernel_w, stride, outputs;
-    bool is_channels_last; /* [h][w][c] and k over (kh, kw, c), else [c][h][w] and k over (c, kh, kw) */
+    bool is_channels_last; /* [h][w][c] and k over (kh, kw, c), else [c][h][w] and k over (c, kh,
+                              kw) */
     bool is_turned;        /* the image is src1: the result is [o][oh][ow] */
     bool accumulate;
     uint32_t out_pad; /* elements added to the result's inner row */
@@ -250,7 +254,8 @@ static void check_product(exec_env_t *env, const conv_case_t *t, uint64_t seed) 
         float *to = &want[t->is_turned ? (o * oh + y) * inner + x : (y * ow + x) * inner + o];
         *to = chain(t, image, weight, y, x, o, t->accumulate ? *to : 0.0f);
     }
-    uint32_t first = t->is_channels_last ? 0 : 1; /* where kh and kw are among the dimensions of k */
+    uint32_t first =
+        t->is_channels_last ? 0 : 1; /* where kh and kw are among the dimensions of k */
     k[first] = t->kernel_h, ks[first] = ys, k[first + 1] = t->kernel_w, ks[first + 1] = xs;
     k[first ? 0 : 2] = t->channels, ks[first ? 0 : 2] = cs;
     wk[2] = t->outputs, wk[1] = k[2] * wk[2], wk[0] = k[1] * wk[1];
@@ -285,10 +290,14 @@ static void check_product(exec_env_t *env, const conv_case_t *t, uint64_t seed) 
 
 Test(windows, products_are_one_chain_over_the_dimensions_of_k) {
     static const conv_case_t cases[] = {
-        {3, 9, 11, 3, 3, 1, 5, false, false, false, 0},  {3, 9, 11, 3, 3, 1, 5, false, true, true, 0},
-        {7, 12, 10, 3, 2, 2, 33, true, false, true, 0},  {7, 12, 10, 3, 2, 2, 33, true, true, false, 3},
-        {2, 40, 41, 5, 7, 3, 70, false, true, false, 2}, {16, 30, 30, 3, 3, 1, 64, true, false, false, 1},
-        {1, 4, 4, 4, 4, 1, 1, false, false, true, 0},    {64, 20, 20, 3, 3, 1, 48, false, true, false, 0},
+        {3, 9, 11, 3, 3, 1, 5, false, false, false, 0},
+        {3, 9, 11, 3, 3, 1, 5, false, true, true, 0},
+        {7, 12, 10, 3, 2, 2, 33, true, false, true, 0},
+        {7, 12, 10, 3, 2, 2, 33, true, true, false, 3},
+        {2, 40, 41, 5, 7, 3, 70, false, true, false, 2},
+        {16, 30, 30, 3, 3, 1, 64, true, false, false, 1},
+        {1, 4, 4, 4, 4, 1, 1, false, false, true, 0},
+        {64, 20, 20, 3, 3, 1, 48, false, true, false, 0},
     };
     static const int levels[] = {1, 2, 5};
     for (uint32_t l = 0; l < 3; l++) {

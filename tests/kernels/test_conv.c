@@ -70,7 +70,8 @@ static void check(kern_context_t *context, const kern_conv_t *call, const char *
         if (call->out.dtype == VNPU_BF16 || call->out.dtype == VNPU_F16)
             tolerance += fabs(want) / 128;
         cr_assert(fabs(got - want) <= tolerance,
-                  "%s: [%lld %lld %lld %lld] by [%lld %lld %lld %lld]: element %lld %lld %lld %lld is %g, "
+                  "%s: [%lld %lld %lld %lld] by [%lld %lld %lld %lld]: element %lld %lld %lld %lld "
+                  "is %g, "
                   "not %g",
                   what, (long long)call->in.size[0], (long long)call->in.size[1],
                   (long long)call->in.size[2], (long long)call->in.size[3],
@@ -81,12 +82,14 @@ static void check(kern_context_t *context, const kern_conv_t *call, const char *
     free(in), free(weight), free(bias);
 }
 
-static int64_t results(int64_t size, int64_t kernel, uint32_t stride, uint32_t pad, uint32_t dilation) {
+static int64_t results(int64_t size, int64_t kernel, uint32_t stride, uint32_t pad,
+                       uint32_t dilation) {
     return (size + 2 * (int64_t)pad - ((kernel - 1) * dilation + 1)) / stride + 1;
 }
 
 /* variant: bit 0 channels last, bit 1 weights too, bit 2 bias, bits 3.. activation. */
-static kern_conv_t make(const conv_case_t *t, vnpu_dtype_t dtype, vnpu_dtype_t out, uint32_t variant) {
+static kern_conv_t make(const conv_case_t *t, vnpu_dtype_t dtype, vnpu_dtype_t out,
+                        uint32_t variant) {
     static const uint32_t last[4] = {0, 2, 3, 1};
     const uint32_t *order = variant & 1 ? last : NULL, *filter = variant & 2 ? last : NULL;
     kern_conv_t call = {.groups = t->groups, .activation = (kern_activation_t)(variant >> 3)};
@@ -96,9 +99,11 @@ static kern_conv_t make(const conv_case_t *t, vnpu_dtype_t dtype, vnpu_dtype_t o
         size[d] = results(d ? t->width : t->height, t->kernel[d], t->stride[d], t->pad[d],
                           t->dilation[d]);
     }
-    call.in = test_permuted(dtype, 4, (int64_t[]){t->batch, t->channels, t->height, t->width}, order);
+    call.in =
+        test_permuted(dtype, 4, (int64_t[]){t->batch, t->channels, t->height, t->width}, order);
     call.weight = test_permuted(
-        dtype, 4, (int64_t[]){t->outputs, t->channels / t->groups, t->kernel[0], t->kernel[1]}, filter);
+        dtype, 4, (int64_t[]){t->outputs, t->channels / t->groups, t->kernel[0], t->kernel[1]},
+        filter);
     call.out = test_permuted(out, 4, (int64_t[]){t->batch, t->outputs, size[0], size[1]}, order);
     if (variant & 4) call.bias = test_tensor(out, 1, &t->outputs);
     return call;
@@ -190,7 +195,8 @@ Test(conv, integers_are_exact) {
     for (uint32_t m = 0; m < test_num_machines; m += 2) {
         kern_context_t *context = test_open(m);
         for (uint32_t i = 0; i < 8; i++) {
-            kern_conv_t call = make(&cases[i], VNPU_I8, VNPU_I32, i | (i % 2 ? KERN_ACT_RELU << 3 : 0));
+            kern_conv_t call =
+                make(&cases[i], VNPU_I8, VNPU_I32, i | (i % 2 ? KERN_ACT_RELU << 3 : 0));
             check(context, &call, "int8");
             release(&call);
         }
@@ -216,7 +222,8 @@ Test(conv, bits_do_not_hang_on_the_machine) {
         for (int64_t i = 0; i < count; i++) {
             float value = (float)test_get(&call.out, i);
             if (m == 0) first[i] = value;
-            cr_assert_eq(memcmp(&value, &first[i], 4), 0, "machine %u, element %lld", m, (long long)i);
+            cr_assert_eq(memcmp(&value, &first[i], 4), 0, "machine %u, element %lld", m,
+                         (long long)i);
         }
         release(&call);
         test_close(context);
@@ -253,7 +260,8 @@ Test(conv, misuse_is_refused_by_name) {
     bad = call;
     bad.pad[0] = 300;
     cr_assert_eq(kern_conv(context, 0, &bad), VNPU_ERROR_UNSUPPORTED);
-    cr_assert_not_null(strstr(kern_error_detail(context), "pad 300 x 1"), "%s", kern_error_detail(context));
+    cr_assert_not_null(strstr(kern_error_detail(context), "pad 300 x 1"), "%s",
+                       kern_error_detail(context));
     release(&call);
     test_close(context);
 }
@@ -333,7 +341,8 @@ static void check_weight(kern_context_t *context, const conv_case_t *t, uint32_t
 Test(conv, gradients_of_weights, .timeout = 240) {
     static const conv_case_t larger[] = {
         {3, 30, 14, 13, 40, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1},
-        {5, 20, 3, 3, 150, {3, 3}, {1, 1}, {0, 0}, {1, 1}, 1}, /* results of one element, odd batch */
+        {5, 20, 3, 3, 150, {3, 3}, {1, 1}, {0, 0}, {1, 1}, 1}, /* results of one element, odd batch
+                                                                */
     };
     for (uint32_t m = 0; m < test_num_machines; m++) {
         kern_context_t *context = test_open(m);
@@ -348,7 +357,8 @@ Test(conv, gradients_of_weights, .timeout = 240) {
 Test(conv, misuse_of_gradients_is_refused_by_name) {
     kern_context_t *context = test_open(2);
     kern_conv_t forward = make(&cases[0], VNPU_F32, VNPU_F32, 0);
-    kern_conv_weight_t call = {.in = forward.in, .grad = forward.out, .out = forward.weight, .groups = 2};
+    kern_conv_weight_t call = {
+        .in = forward.in, .grad = forward.out, .out = forward.weight, .groups = 2};
     cr_assert_eq(kern_conv_weight(context, 0, &call), VNPU_ERROR_INVALID_VALUE);
     cr_assert_not_null(strstr(kern_error_detail(context), "do not agree"));
     call.groups = 1;

@@ -272,8 +272,8 @@ Test(pointwise, refusals) {
     test_close(context);
 }
 
-/* Values of broadcast operands are computed once; their temporaries are replaced in place by full ones:
- * out = sqrt(|v| + 1) * x + (relu(v) - w), and chains of such. */
+/* Values of broadcast operands are computed once; their temporaries are replaced in place by full
+ * ones: out = sqrt(|v| + 1) * x + (relu(v) - w), and chains of such. */
 Test(pointwise, broadcast_values) {
     static const int64_t size[3] = {3, 37, 301};
     for (uint32_t m = 0; m < test_num_machines; m++) {
@@ -283,26 +283,26 @@ Test(pointwise, broadcast_values) {
                           w = test_tensor(VNPU_F32, 3, size), out = test_tensor(VNPU_F32, 3, size);
             v.stride[0] = v.stride[2] = 0;
             w.stride[0] = 0, w.stride[variant & 1 ? 1 : 2] = 0;
-            kern_pointwise_t call = {
-                .name = "broadcast",
-                .out = out,
-                .num_inputs = 3,
-                .input = {x, v, w},
-                .num_scalars = 1,
-                .scalar_f = {1},
-                .num_nodes = 7,
-                .node = {UNARY(VNPU_U_ABS, KERN_INPUT(1)),
-                         BINARY(VNPU_B_ADD, KERN_NODE(0), KERN_SCALAR(0)),
-                         UNARY(VNPU_U_SQRT, KERN_NODE(1)),
-                         UNARY(VNPU_U_RELU, KERN_INPUT(1)),
-                         BINARY(VNPU_B_SUB, KERN_NODE(3), KERN_INPUT(2)),
-                         BINARY(VNPU_B_MUL, KERN_NODE(2), KERN_INPUT(0)),
-                         BINARY(VNPU_B_ADD, KERN_NODE(5), KERN_NODE(4))}};
-            if (variant & 2) { /* sqrt(|v| + 1) + x, then its negative: one temporary, narrow and full */
+            kern_pointwise_t call = {.name = "broadcast",
+                                     .out = out,
+                                     .num_inputs = 3,
+                                     .input = {x, v, w},
+                                     .num_scalars = 1,
+                                     .scalar_f = {1},
+                                     .num_nodes = 7,
+                                     .node = {UNARY(VNPU_U_ABS, KERN_INPUT(1)),
+                                              BINARY(VNPU_B_ADD, KERN_NODE(0), KERN_SCALAR(0)),
+                                              UNARY(VNPU_U_SQRT, KERN_NODE(1)),
+                                              UNARY(VNPU_U_RELU, KERN_INPUT(1)),
+                                              BINARY(VNPU_B_SUB, KERN_NODE(3), KERN_INPUT(2)),
+                                              BINARY(VNPU_B_MUL, KERN_NODE(2), KERN_INPUT(0)),
+                                              BINARY(VNPU_B_ADD, KERN_NODE(5), KERN_NODE(4))}};
+            if (variant &
+                2) { /* sqrt(|v| + 1) + x, then its negative: one temporary, narrow and full */
                 call.num_nodes = 6;
                 call.node[3] = (kern_node_t)UNARY(VNPU_U_NEG, KERN_NODE(2));
-                call.node[4] = (kern_node_t){KERN_NODE_SELECT, 0,
-                                             {KERN_INPUT(0), KERN_NODE(3), KERN_INPUT(2)}};
+                call.node[4] = (kern_node_t){
+                    KERN_NODE_SELECT, 0, {KERN_INPUT(0), KERN_NODE(3), KERN_INPUT(2)}};
                 call.node[5] = (kern_node_t)UNARY(VNPU_U_NEG, KERN_NODE(4));
             }
             test_ok(context, kern_pointwise(context, 0, &call), "broadcast");

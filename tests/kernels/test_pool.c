@@ -23,7 +23,8 @@ static const pool_case_t cases[] = {
 enum { CASES = sizeof cases / sizeof *cases };
 
 static int64_t results(const pool_case_t *t, int d) {
-    int64_t size = d ? t->width : t->height, reach = (int64_t)(t->kernel[d] - 1) * t->dilation[d] + 1;
+    int64_t size = d ? t->width : t->height,
+            reach = (int64_t)(t->kernel[d] - 1) * t->dilation[d] + 1;
     return (size + 2 * (int64_t)t->pad[d] - reach) / t->stride[d] + 1 + t->more;
 }
 
@@ -37,7 +38,8 @@ static kern_pool_t make(const pool_case_t *t, kern_pool_kind_t kind, vnpu_dtype_
         call.pad[d] = t->pad[d], call.dilation[d] = t->dilation[d];
     }
     int64_t out[4] = {t->batch, t->channels, results(t, 0), results(t, 1)};
-    call.in = test_permuted(dtype, 4, (int64_t[]){t->batch, t->channels, t->height, t->width}, order);
+    call.in =
+        test_permuted(dtype, 4, (int64_t[]){t->batch, t->channels, t->height, t->width}, order);
     call.out = test_permuted(dtype, 4, out, order);
     if (has_index) call.indices = test_permuted(VNPU_I64, 4, out, order);
     return call;
@@ -72,8 +74,8 @@ static void check_one(const kern_pool_t *call, int64_t i) {
                   (long long)i, got, call->scale * sum);
         return;
     }
-    cr_assert(got == best || (isnan(got) && isnan(best)), "element %lld is %g, not %g", (long long)i,
-              got, best);
+    cr_assert(got == best || (isnan(got) && isnan(best)), "element %lld is %g, not %g",
+              (long long)i, got, best);
     if (!call->indices.address) return;
     int64_t found = test_get_int(&call->indices, i);
     cr_assert_eq(found, index, "element %lld: index %lld, not %lld", (long long)i, (long long)found,
@@ -92,8 +94,8 @@ Test(pool, maxima, .timeout = 120) {
         kern_context_t *context = test_open(m);
         for (uint32_t c = 0; c < CASES; c++) {
             for (uint32_t variant = 0; variant < 4; variant++) {
-                kern_pool_t call =
-                    make(&cases[c], KERN_POOL_MAX, c == 1 ? VNPU_BF16 : VNPU_F32, variant & 1, variant & 2);
+                kern_pool_t call = make(&cases[c], KERN_POOL_MAX, c == 1 ? VNPU_BF16 : VNPU_F32,
+                                        variant & 1, variant & 2);
                 run_case(context, &call);
             }
         }
@@ -105,8 +107,8 @@ Test(pool, sums, .timeout = 120) {
     for (uint32_t m = 0; m < test_num_machines; m++) {
         kern_context_t *context = test_open(m);
         for (uint32_t c = 0; c < CASES; c++) {
-            kern_pool_t call =
-                make(&cases[c], KERN_POOL_SUM, c % 3 == 1 ? VNPU_BF16 : VNPU_F32, (c + m) & 1, false);
+            kern_pool_t call = make(&cases[c], KERN_POOL_SUM, c % 3 == 1 ? VNPU_BF16 : VNPU_F32,
+                                    (c + m) & 1, false);
             run_case(context, &call);
         }
         test_close(context);
@@ -119,7 +121,9 @@ Test(pool, ties_infinities_and_nans) {
         for (uint32_t kind = 0; kind < 3; kind++) {
             kern_pool_t call = make(&cases[0], KERN_POOL_MAX, VNPU_F32, false, true);
             for (int64_t i = 0; i < test_numel(&call.in); i++) {
-                double value = kind == 0 ? (double)(i % 3) : kind == 1 ? -INFINITY : (i % 11 == 0 ? NAN : 1);
+                double value = kind == 0   ? (double)(i % 3)
+                               : kind == 1 ? -INFINITY
+                                           : (i % 11 == 0 ? NAN : 1);
                 test_set(&call.in, i, value);
             }
             run_case(context, &call);
@@ -136,7 +140,8 @@ Test(pool, misuse_is_refused_by_name) {
     bad = call;
     bad.kernel[0] = bad.kernel[1] = 12;
     cr_assert_eq(kern_pool(context, 0, &bad), VNPU_ERROR_UNSUPPORTED);
-    cr_assert_not_null(strstr(kern_error_detail(context), "12 x 12"), "%s", kern_error_detail(context));
+    cr_assert_not_null(strstr(kern_error_detail(context), "12 x 12"), "%s",
+                       kern_error_detail(context));
     bad = call;
     bad.indices.dtype = VNPU_I32;
     cr_assert_eq(kern_pool(context, 0, &bad), VNPU_ERROR_INVALID_VALUE);

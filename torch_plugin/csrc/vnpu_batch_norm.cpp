@@ -75,7 +75,8 @@ Outcome native_batch_norm(OpCall &call) {
     const bool is_training = call.boolean(5);
     const double momentum = call.arg(6).toDouble(), eps = call.arg(7).toDouble();
     if (input.dim() < 2 || input.dim() > 5 || input.numel() == 0 || !input.is_floating_point()) {
-        return call.host("a batch norm of nothing, of integers, or of another number of dimensions");
+        return call.host(
+            "a batch norm of nothing, of integers, or of another number of dimensions");
     }
     const at::Tensor out = at::empty_like(input, input.suggest_memory_format());
     const auto options = input.options().dtype(at::kFloat);

@@ -1,5 +1,5 @@
-// Convolutions. Torch has no CPU kernel under these names, so what the kernel library refuses does the
-// host's part here: announced, counted and priced as every host operator.
+// Convolutions. Torch has no CPU kernel under these names, so what the kernel library refuses does
+// the host's part here: announced, counted and priced as every host operator.
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
@@ -98,9 +98,9 @@ bool forward(OpCall &call, const at::Tensor &out, const at::Tensor &in, const at
     return convolve(call, conv, out, in, weight, bias);
 }
 
-// One dimension of a convolution's gradient with respect to its input: of the results from `start` on,
-// `stride` apart, each is a sum over `taps` weights, from `tap` on, `stride` apart, in reverse, against
-// neighbouring elements of the gradient from `skip` on, with `pad` zeros before them.
+// One dimension of a convolution's gradient with respect to its input: of the results from `start`
+// on, `stride` apart, each is a sum over `taps` weights, from `tap` on, `stride` apart, in reverse,
+// against neighbouring elements of the gradient from `skip` on, with `pad` zeros before them.
 struct Phase {
     int64_t start, taps, tap, pad, skip;
 };
@@ -169,11 +169,13 @@ bool input_gradient(OpCall &call, const at::Tensor &out, const at::Tensor &grad,
     if (has_gaps) {
         out.zero_();
     }
-    // Weights of a group change places: results are channels. With one channel a group nothing does.
+    // Weights of a group change places: results are channels. With one channel a group nothing
+    // does.
     const bool is_depthwise = weight.size(1) == 1 && weight.size(0) == g.groups;
     const int64_t launches = is_depthwise ? 1 : g.groups;
     for (int64_t group = 0; group < launches; ++group) {
-        const at::Tensor to = is_depthwise ? out : out.chunk(launches, 1)[static_cast<size_t>(group)];
+        const at::Tensor to =
+            is_depthwise ? out : out.chunk(launches, 1)[static_cast<size_t>(group)];
         const at::Tensor from =
             is_depthwise ? grad : grad.chunk(launches, 1)[static_cast<size_t>(group)];
         const at::Tensor filters =
@@ -217,9 +219,11 @@ bool is_planar(OpCall &call, const at::Tensor &input) {
     return false;
 }
 
-// convolution_overrideable on the device; undefined, with the reason in the call, where it is refused.
+// convolution_overrideable on the device; undefined, with the reason in the call, where it is
+// refused.
 at::Tensor on_device(OpCall &call) {
-    const at::Tensor input = call.tensor(0), weight = call.tensor(1), bias = call.optional_tensor(2);
+    const at::Tensor input = call.tensor(0), weight = call.tensor(1),
+                     bias = call.optional_tensor(2);
     const Geometry g = {call.integers(3), call.integers(4), call.integers(5), call.integer(8)};
     if (!is_planar(call, input)) {
         return {};

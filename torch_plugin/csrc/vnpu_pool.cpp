@@ -141,11 +141,12 @@ Window max_window(const OpCall &call) {
 }
 
 void check_max(const at::Tensor &self, const Window &w, int64_t rows, int64_t cols) {
-    at::native::pool2d_shape_check(
-        self, static_cast<int>(w.kernel[0]), static_cast<int>(w.kernel[1]),
-        static_cast<int>(w.stride[0]), static_cast<int>(w.stride[1]), static_cast<int>(w.pad[0]),
-        static_cast<int>(w.pad[1]), static_cast<int>(w.dilation[0]), static_cast<int>(w.dilation[1]),
-        self.size(-3), self.size(-2), self.size(-1), rows, cols, self.suggest_memory_format());
+    at::native::pool2d_shape_check(self, static_cast<int>(w.kernel[0]),
+                                   static_cast<int>(w.kernel[1]), static_cast<int>(w.stride[0]),
+                                   static_cast<int>(w.stride[1]), static_cast<int>(w.pad[0]),
+                                   static_cast<int>(w.pad[1]), static_cast<int>(w.dilation[0]),
+                                   static_cast<int>(w.dilation[1]), self.size(-3), self.size(-2),
+                                   self.size(-1), rows, cols, self.suggest_memory_format());
 }
 
 } // namespace
@@ -156,12 +157,13 @@ namespace ops {
 Outcome max_pool2d(OpCall &call) {
     const at::Tensor self = call.tensor(0);
     const Window w = max_window(call);
-    TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "max_pool2d: 3 or 4 dimensions are needed, not ",
-                self.dim());
+    TORCH_CHECK(self.dim() == 3 || self.dim() == 4,
+                "max_pool2d: 3 or 4 dimensions are needed, not ", self.dim());
     const int64_t rows = results(w, self.size(-2), 0, call.boolean(5)),
                   cols = results(w, self.size(-1), 1, call.boolean(5));
     check_max(self, w, rows, cols);
-    const auto format = self.dim() == 4 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
+    const auto format =
+        self.dim() == 4 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
     const at::Tensor out =
         at::empty(result_sizes(self, rows, cols), self.options().memory_format(format));
     if (out.numel() == 0 || pool(call, self, out, {}, w, KERN_POOL_MAX, 1.0)) {
@@ -230,7 +232,8 @@ Outcome adaptive_avg_pool2d(OpCall &call) {
         w.kernel[d] = w.stride[d] = self.size(static_cast<int64_t>(d) - 2) / size[d];
         w.dilation[d] = 1;
     }
-    const auto format = self.dim() == 4 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
+    const auto format =
+        self.dim() == 4 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
     const at::Tensor out =
         at::empty(result_sizes(self, size[0], size[1]), self.options().memory_format(format));
     const auto count = static_cast<double>(w.kernel[0] * w.kernel[1]);
