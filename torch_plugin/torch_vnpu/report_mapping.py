@@ -1,4 +1,4 @@
-"""The table "mapping" of a report: which tiling each matrix product and attention got, and what it costs.
+"""The table "mapping" of a report: which tiling each matrix product, convolution and attention got, and what it costs.
 
 A mapping is what `_C._profile_end()` tells of one launch (kernels/kern_plan.h): `{family, batch, m, n, k, chosen, next,
 chosen_by, candidates, dram_bytes, compulsory_bytes, useful_macs, padded_macs}`; a tiling (`chosen`, `next`) is `{order,
