@@ -159,7 +159,8 @@ vnpu_stream_t stream_on_cores(int priority, uint64_t cores) {
     check(vnpu_stream_create(0, priority, &stream), "creating a stream");
     const vnpu_status_t status = vnpu_stream_set_cores(stream, cores);
     if (status != VNPU_OK) {
-        (void)vnpu_stream_destroy(stream);
+        [[maybe_unused]] const vnpu_status_t gone =
+            vnpu_stream_destroy(stream); // told below: the first error
     }
     check(status, "giving a stream its cores");
     return stream;
