@@ -191,6 +191,7 @@ class Probe(Device):
     def kernels(self) -> None:
         calls: list[dict[str, Any]] = [{"op": "gemm", "m": m, "n": n, "k": k, "dtype": dtype} for dtype in ("f32", "bf16", "f16", "i8")
                                        for m, n, k in ((24, 40, 72), (2, 10, 12), (130, 150, 300))]  # fmt: skip
+        calls.append({"op": "gemm", "m": 130, "n": 150, "k": 300, "dtype": "i8", "out": "i8"})  # narrower on the way out
         calls += [{"op": "softmax", "rows": 24, "cols": 200}, {"op": "layer_norm", "rows": 24, "cols": 200},
                   {"op": "reduce", "rows": 64, "cols": 300}, {"op": "reduce", "rows": 64, "cols": 5000},
                   {"op": "pointwise", "shape": [40, 300], "func": "exp_sub"},

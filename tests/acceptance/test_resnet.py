@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from chip import python
+from chip import ROOT, python
 
 from benchmarks import chips
 
-CODE = """
+CODE = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
 from benchmarks import chips
 torch.manual_seed(0)
 net = chips.resnet50()
@@ -22,7 +24,7 @@ with torch.no_grad():
         got = net.to("vnpu")(x.to("vnpu"))
 error = ((got.cpu() - want).abs().max() / want.abs().max()).item()
 answer(resnet=dict(error=error, fallback=p.report["coverage"]["fallback"], native=p.report["coverage"]["native"],
-       flops=p.report["flops"], families=sorted({row["family"] for row in p.report["mapping"]})))
+       flops=p.report["flops"], families=sorted({{row["family"] for row in p.report["mapping"]}})))
 """
 
 
