@@ -1,7 +1,8 @@
-"""`--docs`: docs/accuracy.md from a run over the repository's data."""
+"""`--docs`: docs/accuracy.md and docs/accuracy.json from a run over the repository's data."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from benchmarks.accuracy import evaluate, lowering
@@ -13,6 +14,7 @@ from benchmarks.accuracy.sets import SETS
 
 Result = dict[str, Any]
 PATH = ROOT / "docs" / "accuracy.md"
+SUMMARY = PATH.with_suffix(".json")  # the errors alone, for docs/chips.md
 
 HEAD = """# Accuracy: the model against published measurements
 
@@ -153,4 +155,7 @@ def write(pool: Pool) -> int:
         RULES.rstrip(), "", notes, "", *refusals(results), *worst_rows(results),
     ]  # fmt: skip
     PATH.write_text("\n".join(parts).rstrip() + "\n")
+    keys = ("name", "config", "grade", "rows", "judged_rows", "mean_pct", "median_pct", "worst_pct", "baseline_mean_pct", "skill")
+    rows = [{key: result[key] for key in keys} for _, result in results]
+    SUMMARY.write_text(json.dumps({"sets": rows}, indent=1) + "\n")
     return 0
