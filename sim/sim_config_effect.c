@@ -41,6 +41,24 @@ static bool refreshes(const sim_config_t *config) {
 static bool staggers(const sim_config_t *config) {
     return refreshes(config) && get(config, "dram.channels") > 1;
 }
+static bool loads_in_parts(const sim_config_t *config) {
+    return get(config, "matrix.load_rows_per_cycle") < get(config, "matrix.rows");
+}
+static bool has_groups(const sim_config_t *config) {
+    return get(config, "dram.bank_groups") > 1;
+}
+static bool has_banks(const sim_config_t *config) {
+    return has_groups(config) || get(config, "dram.banks_per_group") > 1;
+}
+static bool has_places(const sim_config_t *config) {
+    return has_banks(config) || get(config, "dram.channels") > 1;
+}
+static bool refreshes_beside_others(const sim_config_t *config) {
+    return refreshes_one(config) && has_banks(config);
+}
+static bool has_headers(const sim_config_t *config) {
+    return get(config, "link.header_bytes") > 0;
+}
 static bool multiplies_f32(const sim_config_t *config) {
     return get(config, "matrix.f32") == 0 && has_rate(config, "matrix.rate.f32");
 }
@@ -56,6 +74,10 @@ static bool multiplies_i8(const sim_config_t *config) {
 
 static const char NO_CACHE[] = "cache.bytes = 0 B: there is no cache";
 static const char IN_ORDER[] = "dram.window = 1 serves requests in order";
+static const char ONE_GROUP[] = "banks of one group are apart by the long times";
+static const char ONE_PLACE[] = "there is one bank";
+/* `beside` of keys that a file must set whatever they do: told when changed from outside. */
+static const char OVERRIDE[] = "override";
 
 static const struct rule {
     const char *key;
@@ -64,6 +86,7 @@ static const struct rule {
     const char *why;
     const char *beside; /* a table for several chips may hold it: told only beside this key */
 } RULES[] = {
+    {"matrix.partial_folds", NULL, loads_in_parts, "all rows load in one cycle", NULL},
     {"matrix.split", NULL, has_arrays, "there is one array", NULL},
     {"matrix.rate.f32", "0", has_native_f32, "matrix.f32 makes f32 products of bf16", NULL},
     {"cache.ways", NULL, has_cache, NO_CACHE, NULL},
@@ -80,7 +103,13 @@ static const struct rule {
     {"dram.trefi", "0", refreshes_all, "one bank refreshes at a time", NULL},
     {"dram.trfcpb", NULL, refreshes_one, "all banks refresh together", NULL},
     {"dram.trefipb", NULL, refreshes_one, "all banks refresh together", NULL},
-    {"dram.trrefd", NULL, refreshes_one, "all banks refresh together", NULL},
+    {"dram.trrefd", NULL, refreshes_beside_others, "no bank goes on beside a refresh", NULL},
+    {"dram.tccd_s", NULL, has_groups, ONE_GROUP, OVERRIDE},
+    {"dram.trrd_s", NULL, has_groups, ONE_GROUP, OVERRIDE},
+    {"dram.twtr_s", NULL, has_groups, ONE_GROUP, OVERRIDE},
+    {"dram.mapping", NULL, has_places, ONE_PLACE, OVERRIDE},
+    {"dram.hash", NULL, has_places, ONE_PLACE, OVERRIDE},
+    {"link.payload_bytes", NULL, has_headers, "link.header_bytes = 0 B", OVERRIDE},
     {"dram.refresh_stagger", NULL, staggers, "one channel, or no refresh", NULL},
     {"energy.dram_refresh", NULL, refreshes, "there is no refresh", "dram.refresh"},
     {"energy.mac.f32", NULL, multiplies_f32, "no products of f32", "matrix.rate.f32"},
@@ -108,7 +137,8 @@ static bool is_dead(const sim_config_t *config, const sim_key_t *key, const char
     const char *neutral = rule->neutral != NULL ? rule->neutral : key->default_text;
     if (neutral != NULL && strcmp(sim_config_text(config, name), neutral) == 0) return false;
     const char *origin = sim_config_origin(config, name);
-    return rule->beside == NULL || strcmp(origin, "override") == 0 ||
+    if (rule->beside == NULL || strcmp(origin, "override") == 0) return true;
+    return rule->beside != OVERRIDE &&
            is_of_same_file(origin, sim_config_origin(config, rule->beside));
 }
 
