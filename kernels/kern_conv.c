@@ -58,31 +58,11 @@ static uint32_t trials(const choice_t *choice, bool measures) {
     return kern_plan_close(cycles, choice->count);
 }
 
-/* The runner-up: of those that were timed the fastest other one, else the closed form's. */
-static uint32_t runner_up(const kern_trial_t *trial, uint32_t chosen) {
-    uint32_t next = chosen == 0 ? 1 : 0;
-    for (uint32_t i = 0; i < trial->count; i++) {
-        if (i != chosen && trial->ps[i] < trial->ps[next]) next = i;
-    }
-    return next;
-}
-
-static vnpu_status_t build(kern_context_t *context, const choice_t *choice, bool measures,
-                           const kern_key_t *key, const kern_entry_t **out_entry) {
-    kern_trial_t trial = {
-        .name = "conv", .call = choice, .generate = generate, .count = trials(choice, measures)};
-    kern_entry_t entry;
-    uint32_t chosen;
-    vnpu_status_t status = kern_plan_try(context, &trial, &entry, &chosen);
-    if (status != VNPU_OK) return status;
-    uint32_t next = runner_up(&trial, chosen);
-    kern_mapping_t *mapping = &entry.mapping;
-    kern_conv_describe(&context->machine, choice->shape, &choice->plan[chosen],
-                       next < choice->count ? &choice->plan[next] : NULL, mapping);
-    mapping->candidates = trial.count;
-    mapping->chosen.measured_ps = trial.ps[chosen];
-    if (next < choice->count) mapping->next.measured_ps = trial.ps[next];
-    return kern_keep_program(context, key, &entry, "conv", out_entry);
+static void describe(const void *call, const vnpu_machine_t *machine, uint32_t chosen, uint32_t next,
+                     kern_mapping_t *out_mapping) {
+    const choice_t *choice = call;
+    kern_conv_describe(machine, choice->shape, &choice->plan[chosen],
+                       next == KERN_NO_TRIAL ? NULL : &choice->plan[next], out_mapping);
 }
 
 static vnpu_status_t get_program(kern_context_t *context, const kern_conv_shape_t *s,
@@ -107,7 +87,13 @@ static vnpu_status_t get_program(kern_context_t *context, const kern_conv_shape_
             (unsigned long long)context->machine.sram_bytes,
             (unsigned long long)context->machine.acc_bytes);
     }
-    return build(context, &choice, measures, &key, out_entry);
+    kern_trial_t trial = {.name = "conv",
+                          .call = &choice,
+                          .generate = generate,
+                          .describe = describe,
+                          .ranked = choice.count,
+                          .count = trials(&choice, measures)};
+    return kern_plan_build(context, &key, &trial, out_entry);
 }
 
 /* ---- launches ---- */
@@ -308,14 +294,9 @@ static vnpu_status_t check_sizes(kern_context_t *context, const kern_conv_t *cal
 
 static vnpu_status_t check_types(kern_context_t *context, const kern_conv_t *call) {
     vnpu_dtype_t a = call->in.dtype, b = call->weight.dtype;
-    bool is_int8 = (a == VNPU_I8 || a == VNPU_U8) && (b == VNPU_I8 || b == VNPU_U8);
-    bool is_possible = is_int8 || (kern_dtype_is_float(a) && a == b);
-    if (!is_possible || context->machine.matrix_rate_num[a] == 0 ||
-        context->machine.matrix_rate_num[b] == 0) {
-        return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
-                         "conv: the matrix unit of %s has no %s by %s", context->machine.name,
-                         kern_dtype_name(a), kern_dtype_name(b));
-    }
+    bool is_int8;
+    vnpu_status_t status = kern_check_product(context, "conv", a, b, &is_int8);
+    if (status != VNPU_OK) return status;
     if ((unsigned)call->activation > KERN_ACT_TANH)
         return kern_fail(context, VNPU_ERROR_INVALID_VALUE, "conv: activation %d",
                          (int)call->activation);

@@ -84,7 +84,8 @@ vnpu_status_t kern_launch(kern_context_t *context, vnpu_stream_t stream, const k
 
 /* ---- choosing between programs (kern_plan.h) ---- */
 
-#define KERN_TRIALS 3u /* programs that the simulator compares at most */
+#define KERN_TRIALS   3u /* programs that the simulator compares at most */
+#define KERN_NO_TRIAL UINT32_MAX
 
 /* Candidates of one call, the closed form's favourite first. */
 typedef struct kern_trial {
@@ -92,7 +93,11 @@ typedef struct kern_trial {
     const void *call;
     void (*generate)(const void *call, uint32_t candidate, kern_builder_t *builder,
                      uint32_t out_grid[2]);
-    uint32_t count;           /* out: how many were compared, 0 when the closed form decided */
+    /* The row of the report. next: KERN_NO_TRIAL when there is no other candidate. */
+    void (*describe)(const void *call, const vnpu_machine_t *machine, uint32_t chosen,
+                     uint32_t next, kern_mapping_t *out_mapping);
+    uint32_t ranked;          /* candidates that there are, 1 to KERN_TRIALS */
+    uint32_t count;           /* in: to compare; out: compared, 0 when the closed form decided */
     uint64_t ps[KERN_TRIALS]; /* out: simulated times, 0: not asked */
 } kern_trial_t;
 
@@ -101,9 +106,9 @@ vnpu_status_t kern_plan_check(kern_context_t *context, bool *out_measures)
     __attribute__((warn_unused_result));
 /* How many of `count` >= 1 ascending costs are within 10 % of the first, KERN_TRIALS at most. */
 uint32_t kern_plan_close(const uint64_t *cycles, uint32_t count);
-/* Loads the candidates, keeps the fastest as *out_entry (not yet in the cache). */
-vnpu_status_t kern_plan_try(kern_context_t *context, kern_trial_t *trial, kern_entry_t *out_entry,
-                            uint32_t *out_chosen) __attribute__((warn_unused_result));
+/* Loads the candidates, keeps the fastest in the cache, with its mapping and that of the runner-up. */
+vnpu_status_t kern_plan_build(kern_context_t *context, const kern_key_t *key, kern_trial_t *trial,
+                              const kern_entry_t **out_entry) __attribute__((warn_unused_result));
 
 /* ---- tensors ---- */
 
@@ -115,6 +120,10 @@ bool kern_same_sizes(const kern_tensor_t *a, const kern_tensor_t *b);
 const char *kern_describe(const kern_tensor_t *tensor, char *text, size_t bytes);
 const char *kern_dtype_name(vnpu_dtype_t dtype);
 bool kern_dtype_is_float(vnpu_dtype_t dtype);
+/* UNSUPPORTED unless the matrix unit multiplies a by b: one float type, or 8-bit integers. */
+vnpu_status_t kern_check_product(kern_context_t *context, const char *family, vnpu_dtype_t a,
+                                 vnpu_dtype_t b, bool *out_is_int8)
+    __attribute__((warn_unused_result));
 /* INVALID_VALUE unless dims, sizes and strides are in range and the address is there when there are
  * elements. */
 vnpu_status_t kern_check_tensor(kern_context_t *context, const char *family, const char *operand,

@@ -98,8 +98,8 @@ static vnpu_status_t compare(kern_context_t *context, kern_trial_t *trial, loade
     return VNPU_OK;
 }
 
-vnpu_status_t kern_plan_try(kern_context_t *context, kern_trial_t *trial, kern_entry_t *out_entry,
-                            uint32_t *out_chosen) {
+static vnpu_status_t try_all(kern_context_t *context, kern_trial_t *trial, kern_entry_t *out_entry,
+                             uint32_t *out_chosen) {
     *out_entry = (kern_entry_t){0};
     *out_chosen = 0;
     loaded_t best;
@@ -116,4 +116,28 @@ vnpu_status_t kern_plan_try(kern_context_t *context, kern_trial_t *trial, kern_e
     }
     *out_entry = best.entry;
     return VNPU_OK;
+}
+
+/* Of those that were timed the fastest other one, else the closed form's. */
+static uint32_t runner_up(const kern_trial_t *trial, uint32_t chosen) {
+    uint32_t next = chosen == 0 ? 1 : 0;
+    for (uint32_t i = 0; i < trial->count; i++) {
+        if (i != chosen && trial->ps[i] < trial->ps[next]) next = i;
+    }
+    return next < trial->ranked ? next : KERN_NO_TRIAL;
+}
+
+vnpu_status_t kern_plan_build(kern_context_t *context, const kern_key_t *key, kern_trial_t *trial,
+                              const kern_entry_t **out_entry) {
+    kern_entry_t entry;
+    uint32_t chosen;
+    vnpu_status_t status = try_all(context, trial, &entry, &chosen);
+    if (status != VNPU_OK) return status;
+    uint32_t next = runner_up(trial, chosen);
+    kern_mapping_t *mapping = &entry.mapping;
+    trial->describe(trial->call, &context->machine, chosen, next, mapping);
+    mapping->candidates = trial->count;
+    mapping->chosen.measured_ps = trial->ps[chosen];
+    if (next != KERN_NO_TRIAL) mapping->next.measured_ps = trial->ps[next];
+    return kern_keep_program(context, key, &entry, trial->name, out_entry);
 }

@@ -53,6 +53,17 @@ bool kern_dtype_is_float(vnpu_dtype_t dtype) {
            dtype == VNPU_F8E5M2 || vnpu_dtype_block(dtype) > 1;
 }
 
+vnpu_status_t kern_check_product(kern_context_t *context, const char *family, vnpu_dtype_t a,
+                                 vnpu_dtype_t b, bool *out_is_int8) {
+    *out_is_int8 = (a == VNPU_I8 || a == VNPU_U8) && (b == VNPU_I8 || b == VNPU_U8);
+    const uint32_t *rate = context->machine.matrix_rate_num;
+    bool is_possible = *out_is_int8 || (kern_dtype_is_float(a) && a == b);
+    if (is_possible && rate[a] != 0 && rate[b] != 0) return VNPU_OK;
+    return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
+                     "%s: the matrix unit of %s has no %s by %s", family, context->machine.name,
+                     kern_dtype_name(a), kern_dtype_name(b));
+}
+
 /* Families whose kernels count blocks. */
 static bool takes_blocks(const char *family) {
     return strcmp(family, "gemm") == 0;
