@@ -28,6 +28,11 @@ static vnpu_dtype_t acc_dtype(const kern_gemm_shape_t *shape) {
     return kern_dtype_is_float(shape->a_dtype) ? VNPU_F32 : VNPU_I32;
 }
 
+/* Products of a tile of results. */
+static uint32_t products_of(const coder_t *c) {
+    return axis_of(c, GEMM_K)->trips * kern_gemm_steps(c->plan);
+}
+
 /* ---- moves ---- */
 
 static void rotate(const coder_t *c, vnpu_ap_t *ap, uint8_t level, uint32_t buffers,
@@ -103,8 +108,13 @@ static uint32_t a_buffers(const coder_t *c) {
     return c->plan->is_a_fixed ? c->plan->fixed_buffers : c->plan->a_buffers;
 }
 
-static vnpu_insn_t *load_a(const coder_t *c) {
-    const kern_axis_t *k = axis_of(c, GEMM_K);
+/* Elements from one buffer of an operand to the next. */
+static uint64_t buffer_elems(const coder_t *c, vnpu_dtype_t dtype, uint64_t elems) {
+    if (c->plan->half_bytes == 0) return padded(elems, dtype);
+    return c->plan->half_bytes / vnpu_dtype_bytes(dtype) * vnpu_dtype_block(dtype);
+}
+
+static vnpu_insn_t *load_a(const coder_t *c, const kern_axis_t *k) {
     kern_axis_t all = kern_axis_make(k->size, k->size);
     move_t move = {c->arg_a,
                    c->shape->a_dtype,
@@ -116,7 +126,7 @@ static vnpu_insn_t *load_a(const coder_t *c) {
                    (int64_t)a_pitch(c),
                    a_level(c),
                    a_buffers(c),
-                   padded(a_elems(c), c->shape->a_dtype)};
+                   buffer_elems(c, c->shape->a_dtype, a_elems(c))};
     return emit_move(c, KERN_LOAD, &move);
 }
 
@@ -127,8 +137,8 @@ static void walk_panel(const coder_t *c, vnpu_ap_t *ap) {
     ap->loop_inc[k->level] = (int32_t)(k->tile * axis_of(c, GEMM_N)->tile);
 }
 
-static vnpu_insn_t *load_b(const coder_t *c) {
-    const kern_axis_t *n = axis_of(c, GEMM_N), *k = axis_of(c, GEMM_K);
+static vnpu_insn_t *load_b(const coder_t *c, const kern_axis_t *k) {
+    const kern_axis_t *n = axis_of(c, GEMM_N);
     bool is_panel = c->plan->is_panel;
     move_t move = {c->arg_b,
                    c->shape->b_dtype,
@@ -140,7 +150,7 @@ static vnpu_insn_t *load_b(const coder_t *c) {
                    n->tile,
                    is_panel ? c->plan->panel_level : c->plan->a_level,
                    is_panel ? c->plan->panel_buffers : c->plan->a_buffers,
-                   padded(weight_elems(c), c->shape->b_dtype)};
+                   buffer_elems(c, c->shape->b_dtype, weight_elems(c))};
     vnpu_insn_t *insn = emit_move(c, KERN_LOAD, &move);
     vnpu_ap_t sram = kern_ap_of(c->builder, insn->dst);
     walk_panel(c, &sram);
@@ -197,22 +207,22 @@ static kern_axis_t whole_rows(const coder_t *c) {
     return axis;
 }
 
-static void emit_mm(const coder_t *c) {
+static vnpu_insn_t *emit_mm(const coder_t *c, const kern_axis_t *k) {
     const kern_gemm_plan_t *plan = c->plan;
     kern_axis_t whole = whole_rows(c);
-    const kern_axis_t *b = axis_of(c, GEMM_B), *m = &whole, *n = axis_of(c, GEMM_N),
-                      *k = axis_of(c, GEMM_K);
+    const kern_axis_t *b = axis_of(c, GEMM_B), *m = &whole, *n = axis_of(c, GEMM_N);
     kern_term_t left[3] = {{b, 0, false}, {m, (int64_t)a_pitch(c), true}, {k, 1, true}};
     kern_term_t right[2] = {{k, n->tile, true}, {n, 1, true}};
     kern_term_t result[3] = {{b, 0, false}, {m, n->tile, true}, {n, 1, true}};
     vnpu_ap_t ap_a = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->a_dtype, c->sram_a, left, 3, false);
     vnpu_ap_t ap_b = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->b_dtype, c->sram_b, right, 2, false);
     vnpu_ap_t ap_d = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, result, 3, false);
-    rotate(c, &ap_a, a_level(c), a_buffers(c), padded(a_elems(c), c->shape->a_dtype));
+    rotate(c, &ap_a, a_level(c), a_buffers(c),
+           buffer_elems(c, c->shape->a_dtype, a_elems(c)));
     if (plan->is_a_fixed && k->level != VNPU_NO_LOOP) ap_a.loop_inc[k->level] = (int32_t)k->tile;
     rotate(c, &ap_b, plan->is_panel ? plan->panel_level : plan->a_level,
                    plan->is_panel ? plan->panel_buffers : plan->a_buffers,
-                   padded(weight_elems(c), c->shape->b_dtype));
+                   buffer_elems(c, c->shape->b_dtype, weight_elems(c)));
     walk_panel(c, &ap_b);
     rotate(c, &ap_d, plan->tile_level, plan->tile_buffers,
                    padded(tile_elems(c), VNPU_F32));
@@ -220,15 +230,14 @@ static void emit_mm(const coder_t *c) {
     insn->dst = kern_ap(c->builder, &ap_d);
     insn->src[0] = kern_ap(c->builder, &ap_a);
     insn->src[1] = kern_ap(c->builder, &ap_b);
-    insn->not_first = level_mask(k);
-    if (plan->is_shared) {
-        for (uint32_t axis = 0; axis < 2; axis++)
-            kern_wait(insn, c->share.full[axis], 1);
+    if (k->from > 0) {
+        insn->flags |= VNPU_F_ACCUMULATE;
     } else {
-        kern_wait(insn, c->a.full, plan->is_panel || plan->is_a_fixed ? 1 : 2);
+        insn->not_first = level_mask(k);
     }
-    kern_signal(insn, c->a.free, 1);
+    if (!plan->holds_stored) kern_signal(insn, c->a.free, 1);
     kern_signal(insn, c->result.full, 1);
+    return insn;
 }
 
 /* ---- epilogue ---- */
@@ -303,7 +312,7 @@ uint8_t kern_gemm_activation(kern_activation_t activation) {
 }
 
 /* From the accumulator to DRAM, cast on the way. */
-static void emit_direct_store(const coder_t *c) {
+static vnpu_insn_t *emit_direct_store(const coder_t *c) {
     const kern_axis_t *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N);
     const int64_t *stride = c->shape->out;
     kern_term_t term[3] = {
@@ -312,11 +321,20 @@ static void emit_direct_store(const coder_t *c) {
     far.arg = c->arg_out;
     vnpu_ap_t near = place_ap(c, PLACE_ACC);
     if (!c->shape->keeps_rows) kern_ap_merge((vnpu_ap_t *[]){&far, &near}, 2, 0);
-    kern_sync_wait(c->builder, KERN_STORE, c->result.full, axis_of(c, GEMM_K)->trips);
     vnpu_insn_t *store = kern_emit(c->builder, KERN_STORE, VNPU_OP_DMA_COPY);
     store->dst = kern_ap(c->builder, &far);
     store->src[0] = kern_ap(c->builder, &near);
     kern_signal(store, c->result.free, 1);
+    return store;
+}
+
+/* Behind the products of a tile of operands: its buffers are free when they are done and, with the
+ * last of K, what they made is stored. */
+static void emit_held_store(const coder_t *c) {
+    uint32_t steps = kern_gemm_steps(c->plan);
+    kern_sync_wait(c->builder, KERN_STORE, c->result.full, steps);
+    emit_direct_store(c)->last_only = level_mask(axis_of(c, GEMM_K));
+    kern_signal(kern_emit(c->builder, KERN_STORE, VNPU_OP_FENCE), c->a.free, (int32_t)steps);
 }
 
 /* alpha * acc + beta * c into `dst`; returns the instruction that reads the accumulator. */
@@ -359,7 +377,7 @@ static void emit_epilogue(const coder_t *c) {
     if (has_full_c) kern_sync_wait(c->builder, KERN_VECTOR, c->c.full, 1);
     kern_sync_wait(c->builder, KERN_VECTOR, c->out.free, 1);
     /* In order: the accumulator is read by an instruction after this wait. */
-    kern_sync_wait(c->builder, KERN_VECTOR, c->result.full, axis_of(c, GEMM_K)->trips);
+    kern_sync_wait(c->builder, KERN_VECTOR, c->result.full, products_of(c));
     vnpu_insn_t *insn;
     if (has_scale) {
         bool is_wide = has_activation && shape->out_dtype != VNPU_F32;
@@ -386,6 +404,21 @@ static void emit_epilogue(const coder_t *c) {
 
 /* ---- program ---- */
 
+/* In halves: a from the start of its half, b up to its end. */
+static void declare_operands(coder_t *c) {
+    const kern_gemm_plan_t *plan = c->plan;
+    uint64_t a = kern_buffer_bytes(c->shape->a_dtype, a_elems(c)),
+             weights = kern_buffer_bytes(c->shape->b_dtype, weight_elems(c));
+    if (plan->half_bytes > 0) {
+        c->sram_a = kern_sram(c->builder, (uint64_t)plan->a_buffers * plan->half_bytes);
+        c->sram_b = c->sram_a + plan->half_bytes - (uint32_t)weights;
+        return;
+    }
+    uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
+    c->sram_a = kern_sram(c->builder, a_buffers(c) * a);
+    c->sram_b = kern_sram(c->builder, weight_buffers * weights);
+}
+
 static void declare(coder_t *c) {
     const kern_gemm_shape_t *shape = c->shape;
     const kern_gemm_plan_t *plan = c->plan;
@@ -397,11 +430,7 @@ static void declare(coder_t *c) {
     if (shape->has_c) c->arg_c = kern_arg(b, VNPU_ARG_IN);
     if (shape->has_alpha) c->arg_alpha = kern_arg(b, VNPU_ARG_SCALAR);
     if (shape->has_beta) c->arg_beta = kern_arg(b, VNPU_ARG_SCALAR);
-    uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
-    c->sram_a =
-        kern_sram(b, a_buffers(c) * kern_buffer_bytes(shape->a_dtype, a_elems(c)));
-    c->sram_b = kern_sram(b, weight_buffers *
-                                 kern_buffer_bytes(shape->b_dtype, weight_elems(c)));
+    declare_operands(c);
     if (!shape->is_direct)
         c->sram_out = kern_sram(
             b, plan->tile_buffers * kern_buffer_bytes(shape->out_dtype, m * n));
@@ -413,11 +442,12 @@ static void declare(coder_t *c) {
             b, c_buffers * kern_buffer_bytes(shape->c_dtype, is_row ? n : m * n));
     if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
     if (plan->is_shared) kern_share_init(b, plan->grid, &c->share);
-    c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers);
+    c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers * kern_gemm_steps(plan));
     c->result = kern_ring(b, consumer_of(c), plan->tile_buffers);
     if (!shape->is_direct) c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
     if (plan->is_a_fixed) c->fixed = kern_ring(b, consumer_of(c), plan->fixed_buffers);
     if (plan->is_panel) c->b = kern_ring(b, consumer_of(c), plan->panel_buffers);
+    if (plan->step_k > 0) c->b.full = kern_sem(b);
     if (shape->has_c) c->c = kern_ring(b, KERN_VECTOR, c_buffers);
 }
 
@@ -430,37 +460,65 @@ static void close_axis(const coder_t *c, uint32_t x) {
 
 /* Both tiles of a step, each read by one instance for all that need it. */
 static void load_shared(const coder_t *c) {
+    const kern_axis_t *k = axis_of(c, GEMM_K);
     kern_sync_wait(c->builder, KERN_LOAD, c->a.free, 1);
     kern_share_tell(c->builder, &c->share);
     for (uint32_t axis = 2; axis-- > 0;) {
         kern_share_wait(c->builder, &c->share, axis);
-        vnpu_insn_t *load = axis == 1 ? load_a(c) : load_b(c);
+        vnpu_insn_t *load = axis == 1 ? load_a(c, k) : load_b(c, k);
         kern_share_send(&c->share, axis, load);
+    }
+}
+
+/* A tile step by step: a product begins when its part is there. The buffers wait for all of the
+ * tile that was there before. */
+static void emit_steps(const coder_t *c) {
+    const kern_gemm_plan_t *plan = c->plan;
+    uint32_t steps = kern_gemm_steps(plan);
+    for (uint32_t s = 0; s < steps; s++) {
+        uint32_t from = s * plan->step_k;
+        kern_axis_t step = kern_axis_part(axis_of(c, GEMM_K), from, plan->step_k),
+                    piece = kern_axis_part(axis_of(c, GEMM_K), from, plan->load_k);
+        bool has_piece = from % plan->load_k == 0;
+        if (has_piece && s > 0) kern_signal(load_a(c, &piece), c->a.full, 1);
+        vnpu_insn_t *load = load_b(c, &step);
+        if (s == 0) kern_wait(load, c->a.free, steps);
+        kern_signal(load, c->b.full, 1);
+        if (s == 0) kern_signal(load_a(c, &piece), c->a.full, 1);
+        vnpu_insn_t *product = emit_mm(c, &step);
+        kern_wait(product, c->b.full, 1);
+        if (has_piece) kern_wait(product, c->a.full, 1);
     }
 }
 
 static void emit_products(const coder_t *c) {
     kern_builder_t *b = c->builder;
+    const kern_axis_t *k = axis_of(c, GEMM_K);
     uint8_t row_loop = level_mask(axis_of(c, GEMM_M));
     kern_sync_wait(b, KERN_MATRIX, c->result.free, 1);
     open_axis(c, GEMM_K);
     if (c->plan->is_panel) {
-        vnpu_insn_t *load = load_b(c);
+        vnpu_insn_t *load = load_b(c, k);
         load->first_only = row_loop;
         kern_signal(load, c->b.full, 1);
         kern_sync_wait(b, KERN_MATRIX, c->b.full, 1)->first_only = row_loop;
     }
     if (c->plan->is_shared) {
         load_shared(c);
-        emit_mm(c);
-        close_axis(c, GEMM_K);
-        return;
+        vnpu_insn_t *product = emit_mm(c, k);
+        for (uint32_t axis = 0; axis < 2; axis++)
+            kern_wait(product, c->share.full[axis], 1);
+    } else if (c->plan->step_k > 0) {
+        emit_steps(c);
+    } else {
+        vnpu_insn_t *load = c->plan->is_a_fixed ? load_b(c, k) : load_a(c, k);
+        kern_wait(load, c->a.free, 1);
+        kern_signal(load, c->a.full, 1);
+        bool has_both = !c->plan->is_panel && !c->plan->is_a_fixed;
+        if (has_both) kern_signal(load_b(c, k), c->a.full, 1);
+        kern_wait(emit_mm(c, k), c->a.full, has_both ? 2 : 1);
     }
-    vnpu_insn_t *load = c->plan->is_a_fixed ? load_b(c) : load_a(c);
-    kern_wait(load, c->a.free, 1);
-    kern_signal(load, c->a.full, 1);
-    if (!c->plan->is_panel && !c->plan->is_a_fixed) kern_signal(load_b(c), c->a.full, 1);
-    emit_mm(c);
+    if (c->plan->holds_stored) emit_held_store(c);
     close_axis(c, GEMM_K);
 }
 
@@ -471,7 +529,7 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
     bool has_row = kern_gemm_has_row(shape);
     open_axis(&c, GEMM_B);
     if (plan->is_a_fixed) {
-        vnpu_insn_t *load = load_a(&c);
+        vnpu_insn_t *load = load_a(&c, axis_of(&c, GEMM_K));
         kern_wait(load, c.fixed.free, 1);
         kern_signal(load, c.fixed.full, 1);
         kern_sync_wait(builder, KERN_MATRIX, c.fixed.full, 1);
@@ -492,7 +550,10 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
         kern_signal(load, c.c.full, 1);
     }
     if (shape->is_direct) {
-        emit_direct_store(&c);
+        if (!plan->holds_stored) {
+            kern_sync_wait(builder, KERN_STORE, c.result.full, products_of(&c));
+            (void)emit_direct_store(&c);
+        }
     } else {
         emit_epilogue(&c);
         vnpu_insn_t *store = store_out(&c);

@@ -31,11 +31,17 @@ uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan) {
     return (uint32_t)kern_ceil_div(plan->axis[GEMM_M].tile, block) * block;
 }
 
+uint32_t kern_gemm_steps(const kern_gemm_plan_t *plan) {
+    if (plan->step_k == 0) return 1;
+    return (uint32_t)kern_ceil_div(plan->axis[GEMM_K].tile, plan->step_k);
+}
+
 static uint64_t tile_elems(const kern_gemm_plan_t *plan) {
     return (uint64_t)kern_gemm_rows(plan) * plan->axis[GEMM_N].tile;
 }
 
-uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
+/* Of both operands, packed. */
+static uint64_t operand_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
     const kern_axis_t *n = &plan->axis[GEMM_N], *k = &plan->axis[GEMM_K];
     uint64_t rows = kern_gemm_rows(plan);
     uint64_t a = plan->a_buffers * kern_buffer_bytes(shape->a_dtype, rows * k->tile);
@@ -44,16 +50,28 @@ uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_pl
     uint64_t weights = (uint64_t)k->tile * n->tile;
     if (plan->is_panel) weights *= k->trips;
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
-    uint64_t bytes = a + weight_buffers * kern_buffer_bytes(shape->b_dtype, weights);
+    return a + weight_buffers * kern_buffer_bytes(shape->b_dtype, weights);
+}
+
+/* Of everything else. */
+static uint64_t result_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
+    uint64_t bytes = 0;
     if (!shape->is_direct)
         bytes += plan->tile_buffers * kern_buffer_bytes(shape->out_dtype, tile_elems(plan));
     if (kern_gemm_has_row(shape)) {
-        bytes += plan->panel_buffers * kern_buffer_bytes(shape->c_dtype, n->tile);
+        bytes +=
+            plan->panel_buffers * kern_buffer_bytes(shape->c_dtype, plan->axis[GEMM_N].tile);
     } else if (shape->has_c) {
         bytes += plan->tile_buffers * kern_buffer_bytes(shape->c_dtype, tile_elems(plan));
     }
     if (kern_gemm_needs_temp(shape)) bytes += kern_align(tile_elems(plan) * 4);
     return bytes;
+}
+
+uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
+    uint64_t operands = plan->half_bytes > 0 ? (uint64_t)plan->a_buffers * plan->half_bytes
+                                             : operand_bytes(shape, plan);
+    return operands + result_bytes(shape, plan);
 }
 
 /* ---- loops and buffers of a candidate ---- */
@@ -86,6 +104,7 @@ static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers, uint32_t tile_
 /* Rows of tiles of block types are whole blocks. */
 static bool has_blocks(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
     return plan->axis[GEMM_K].tile % vnpu_dtype_block(shape->a_dtype) == 0 &&
+           plan->step_k % vnpu_dtype_block(shape->a_dtype) == 0 &&
            plan->axis[GEMM_N].tile % vnpu_dtype_block(shape->b_dtype) == 0 &&
            plan->axis[GEMM_N].tile % vnpu_dtype_block(shape->out_dtype) == 0;
 }
@@ -94,7 +113,7 @@ static bool fits(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                  const kern_gemm_plan_t *plan) {
     if (plan->tile_buffers * kern_align(tile_elems(plan) * 4) > machine->acc_bytes) return false;
     /* The panel's increments and the waits on all of K must fit their fields. */
-    if (plan->axis[GEMM_K].trips > 4096) return false;
+    if ((uint64_t)plan->axis[GEMM_K].trips * kern_gemm_steps(plan) > 4096) return false;
     return has_blocks(shape, plan) && kern_gemm_sram_bytes(shape, plan) <= machine->sram_bytes;
 }
 
@@ -375,6 +394,25 @@ uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *
 
 /* ---- rules ---- */
 
+static void set_steps(const kern_gemm_rule_t *rule, kern_gemm_plan_t *plan) {
+    if (rule->step_k == 0 || rule->load_k % rule->step_k != 0) return;
+    uint32_t steps = (uint32_t)kern_ceil_div(plan->axis[GEMM_K].tile, rule->step_k),
+             times = (uint32_t)kern_ceil_div(steps, KERN_GEMM_STEPS);
+    plan->load_k = rule->load_k * times;
+    plan->step_k = rule->step_k * times;
+}
+
+/* Halves of what the results leave. */
+static void set_halves(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                       kern_gemm_plan_t *plan) {
+    uint64_t unit = kern_align(1) * vnpu_dtype_bytes(shape->a_dtype) *
+                    vnpu_dtype_bytes(shape->b_dtype); /* whole elements of both */
+    uint64_t others = result_bytes(shape, plan);
+    if (plan->a_buffers > 2 || others >= machine->sram_bytes) return;
+    uint64_t half = (machine->sram_bytes - others) / 2 / unit * unit;
+    if (operand_bytes(shape, plan) <= plan->a_buffers * half) plan->half_bytes = (uint32_t)half;
+}
+
 bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       const kern_gemm_rule_t *rule, kern_gemm_plan_t *out_plan) {
     const int64_t *size = shape->size;
@@ -395,6 +433,11 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
     plan.is_shared = rule->is_shared && along == GEMM_M && kern_share_is_possible(machine, plan.grid);
     set_order(&plan, rule->order, rule->panel_buffers);
     set_loops(&plan, rule->stream_buffers, rule->result_buffers);
+    if (rule->order == KERN_GEMM_TILES && !plan.is_shared) {
+        set_steps(rule, &plan);
+        if (rule->has_halves) set_halves(machine, shape, &plan);
+        plan.holds_stored = rule->holds_stored && shape->is_direct && machine->dma_queues > 1;
+    }
     if (!fits(machine, shape, &plan)) return false;
     plan.cycles = cost_of(machine, shape, &plan);
     *out_plan = plan;

@@ -41,6 +41,9 @@ typedef struct kern_gemm_plan {
     bool rotates_nest;  /* buffers turn with the iterations of all loops: no empty rounds */
     bool is_shared; /* order TILES: a tile of rows is read once for all instances along grid axis 1, of weights along axis 0 */
     uint32_t row_block; /* the array multiplies whole blocks of so many rows; 0 means 1 */
+    uint32_t load_k, step_k; /* elements of K of a piece of a, of b and a product; 0: whole tiles */
+    uint32_t half_bytes; /* of scratchpad from one buffer of both operands to the next; 0: packed */
+    bool holds_stored;   /* buffers of operands are free when the results of the tile are in DRAM */
     uint64_t cycles;                          /* what the closed form says */
 } kern_gemm_plan_t;
 
@@ -62,8 +65,20 @@ typedef struct kern_gemm_rule {
     uint32_t result_buffers;  /* of results, in accumulator and scratchpad */
     uint32_t row_block;       /* rows that are multiplied together; m is a multiple; 0 means 1 */
     bool rotates_nest;        /* buffers turn with the iterations of all loops */
+    /* Order TILES, not shared: of a tile, a is loaded in pieces of load_k elements of K, b in steps
+     * of step_k, of which load_k is a multiple, and multiplied step by step. The first step of b
+     * comes first, then a's piece, then b's other steps of it; from then on a's piece comes before
+     * b's steps. Multiples of both where a tile would have more than KERN_GEMM_STEPS. 0: whole. */
+    uint32_t load_k, step_k;
+    /* Order TILES, 2 stream buffers at most: buffer h of a begins where half h of the scratchpad
+     * does, that of b ends there; packed where they do not fit so. */
+    bool has_halves;
+    /* Order TILES: buffers of operands are loaded again when the results of their tile are stored,
+     * not when it is multiplied; where results go straight to DRAM, by a queue of their own. */
+    bool holds_stored;
     bool is_shared;           /* order TILES: tiles are read once for rows and columns of instances, where the machine can */
 } kern_gemm_rule_t;
+#define KERN_GEMM_STEPS 256u /* instructions are emitted for each of them */
 /* False: the plan does not fit the memories, or an axis has fewer tiles than instances. */
 bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       const kern_gemm_rule_t *rule, kern_gemm_plan_t *out_plan);
@@ -100,6 +115,8 @@ void kern_gemm_describe(const vnpu_machine_t *machine, const kern_gemm_shape_t *
                         kern_mapping_t *out_mapping);
 /* Rows of a tile as the array sees them, and as buffers have room for. */
 uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan);
+/* Products of a tile of both operands: 1 or more. */
+uint32_t kern_gemm_steps(const kern_gemm_plan_t *plan);
 /* f32 values that pass between epilogue instructions need a tile of their own. */
 bool kern_gemm_needs_temp(const kern_gemm_shape_t *shape);
 /* c is one row for all m: loaded once per n tile. */

@@ -23,6 +23,20 @@ void kern_axis_split(kern_axis_t *axis, uint8_t grid_axis, uint32_t grid) {
     axis->trips = ceil_div(axis->tiles, grid);
 }
 
+kern_axis_t kern_axis_part(const kern_axis_t *axis, uint32_t from, uint32_t elems) {
+    if (axis->grid > 1 || axis->from + axis->skip > 0 || from >= axis->tile) abort();
+    if (elems > axis->tile - from) elems = axis->tile - from;
+    /* Of the last tile. */
+    int64_t last = axis->size - (int64_t)(axis->tiles - 1) * axis->tile - from;
+    if (last < 0) last = 0;
+    kern_axis_t part = *axis;
+    part.tile = elems;
+    part.from = from;
+    part.skip = axis->tile - elems;
+    part.size = (int64_t)(axis->tiles - 1) * elems + (last < elems ? last : elems);
+    return part;
+}
+
 bool kern_axis_is_clipped(const kern_axis_t *axis) {
     return (int64_t)axis->trips * axis->grid * axis->tile != axis->size;
 }
@@ -52,7 +66,9 @@ static void add_movement(vnpu_ap_t *ap, const kern_axis_t *axis, int64_t step) {
 void kern_ap_append(vnpu_ap_t *ap, const kern_term_t *term, bool moves) {
     const kern_axis_t *axis = term->axis;
     bool is_clipped = kern_axis_is_clipped(axis);
-    if (moves) add_movement(ap, axis, axis->tile * term->stride);
+    if (moves) add_movement(ap, axis, (int64_t)(axis->tile + axis->skip) * term->stride);
+    ap->base += (int64_t)vnpu_dtype_span((vnpu_dtype_t)ap->dtype,
+                                         (uint64_t)(axis->from * term->stride));
     if (axis->tile == 1 && !is_clipped && !term->keep) return;
     kern_ap_dim(ap, axis->tile, term->stride);
     if (is_clipped) kern_ap_clip(ap, clip_of(axis, ap->ndims - 1));

@@ -21,11 +21,16 @@ typedef struct kern_axis {
     uint8_t grid_axis; /* which grid axis, when split */
     uint32_t trips;    /* tiles that one instance walks */
     uint8_t level;     /* its loop, VNPU_NO_LOOP when trips == 1 */
+    uint32_t from;     /* a part of every tile of another axis: its first element in the tile, */
+    uint32_t skip;     /* and elements of the tile that are not in the part */
 } kern_axis_t;
 
 kern_axis_t kern_axis_make(int64_t size, int64_t tile);
 void kern_axis_split(kern_axis_t *axis, uint8_t grid_axis, uint32_t grid);
 bool kern_axis_is_clipped(const kern_axis_t *axis);
+/* Elements [from, from + elems) of every tile of `axis`, which is not split: the same loop, clipped
+ * where the last tile ends. Patterns over it start `from` strides in. from < axis->tile. */
+kern_axis_t kern_axis_part(const kern_axis_t *axis, uint32_t from, uint32_t elems);
 
 typedef struct kern_term {
     const kern_axis_t *axis;

@@ -7,7 +7,10 @@
  * next one loads while one is multiplied. With results in the array they take all of both, one
  * after the other. Tiles begin near a square, the side what the accumulator holds, the depth what a
  * half of the scratchpad's share holds, and grow one block at a time, J, I, K in turn, while they
- * fit and there is more of the operand. Whole blocks are multiplied.
+ * fit and there is more of the operand. Whole blocks are multiplied. With weights in the array the
+ * operands of a tile lie at both ends of a half of the scratchpad. The left one comes in pieces of
+ * the widest load, 4 blocks of K, the right one block by block, and every block is multiplied once
+ * it is there.
  *
  * A convolution (tiled_conv_auto) begins with all of it as one tile and takes from the longest of
  * rows, columns, output channels, kernel and input channels, one, or a block of channels, at a time
@@ -16,6 +19,10 @@
  */
 #include "kernels/kern_cost.h"
 #include "kernels/kern_profile.h"
+
+#define PIECE_BLOCKS 4u /* MAX_BYTES of a load over the width of the array */
+/* Off until the scratchpad's banks are timed: whole tiles stand for the stalls that they cause. */
+#define HAS_STEPS false
 
 /* In blocks. */
 typedef struct extent {
@@ -67,6 +74,7 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                                kern_gemm_plan_t *out_plan) {
     uint64_t block = machine->matrix_rows, bytes = vnpu_dtype_bytes(shape->a_dtype);
     bool is_doubled = machine->matrix_dataflow == 0; /* weights stay in the array */
+    bool has_steps = is_doubled && HAS_STEPS;
     uint64_t share = is_doubled ? 2 : 1;
     room_t room = {machine->sram_bytes / (block * block * bytes) / share,
                    machine->acc_bytes / (block * block * 4) / share};
@@ -87,7 +95,11 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                              .panel_buffers = 1,
                              .result_buffers = (uint32_t)share,
                              .row_block = (uint32_t)block,
-                             .rotates_nest = true};
+                             .rotates_nest = true,
+                             .load_k = has_steps ? (uint32_t)(PIECE_BLOCKS * block) : 0,
+                             .step_k = has_steps ? (uint32_t)block : 0,
+                             .has_halves = has_steps,
+                             .holds_stored = false};
     return kern_gemm_finish(machine, shape, &rule, out_plan);
 }
 

@@ -118,3 +118,40 @@ Test(nest, patterns_follow_loops_and_grid) {
     for (int e = 0; e < 6000; e++)
         cr_assert_eq(seen[e], 1, "element %d: %u times", e, seen[e]);
 }
+
+/* Parts of all tiles together are the tiles. */
+Test(nest, parts_of_tiles) {
+    static uint8_t count[MOST];
+    for (int64_t size = 1; size <= 300; size = size * 3 / 2 + 1) {
+        for (int64_t tile = 1; tile <= size; tile = tile * 2 + 1) {
+            for (uint32_t elems = 1; elems <= tile; elems = elems * 2 + 1) {
+                kern_axis_t whole = kern_axis_make(size, tile);
+                memset(count, 0, sizeof count);
+                for (uint32_t from = 0; from < whole.tile; from += elems) {
+                    kern_axis_t part = kern_axis_part(&whole, from, elems);
+                    cr_assert_eq(part.trips, whole.trips);
+                    cr_assert_eq(part.tile + part.skip, whole.tile);
+                    for (uint32_t i = 0; i < part.trips; i++) {
+                        int64_t most = part.size - (int64_t)i * part.tile; /* the clip */
+                        for (int64_t e = 0; e < part.tile && e < most; e++)
+                            count[i * whole.tile + from + e]++;
+                    }
+                }
+                for (int64_t e = 0; e < MOST; e++)
+                    cr_assert_eq(count[e], e < size, "size %lld tile %lld part %u: element %lld",
+                                 (long long)size, (long long)tile, elems, (long long)e);
+            }
+        }
+    }
+    kern_axis_t whole = kern_axis_make(100, 40);
+    whole.level = 1;
+    kern_axis_t part = kern_axis_part(&whole, 16, 16);
+    kern_term_t term = {&part, 3, true};
+    vnpu_ap_t far = kern_ap_terms(VNPU_SPACE_DRAM, VNPU_F32, 0, &term, 1, true),
+              near = kern_ap_terms(VNPU_SPACE_SRAM, VNPU_F32, 64, &term, 1, false);
+    cr_assert_eq(far.base, 4 * 16 * 3);
+    cr_assert_eq(far.loop_inc[1], 40 * 3);
+    cr_assert_eq(near.base, 64 + 4 * 16 * 3);
+    cr_assert_eq(near.loop_inc[1], 0);
+    cr_assert_eq(near.clip[0].extent, 16 + 16 + 4, "the last tile has 20 elements");
+}

@@ -1,0 +1,212 @@
+/* Products whose tiles are loaded and multiplied in steps of K: values, and where things lie. */
+#include <stdlib.h>
+
+#include "kernels/kern_gemm_plan.h"
+#include "kernels/kern_internal.h"
+#include "tests/kernels/kern_test.h"
+
+#define ROW_BLOCK 16
+
+typedef struct product {
+    kern_tensor_t a, b, c, out;
+    kern_gemm_shape_t shape;
+    vnpu_module_t module;
+} product_t;
+
+/* i8 x i8 = i32, or f32 with bias row, alpha and an activation. turned: b lies column by column. */
+static product_t make_product(const int64_t size[4], bool is_float, bool is_turned) {
+    int64_t batch = size[0], m = size[1], k = size[2], n = size[3];
+    vnpu_dtype_t in = is_float ? VNPU_F32 : VNPU_I8, out = is_float ? VNPU_F32 : VNPU_I32;
+    product_t p = {.a = test_tensor(in, 3, (int64_t[]){batch, m, k}),
+                   .b = test_tensor(in, 3, (int64_t[]){batch, k, n}),
+                   .c = test_tensor(out, 2, (int64_t[]){1, n}),
+                   .out = test_tensor(out, 3, (int64_t[]){batch, m, n})};
+    test_fill(&p.a, is_float ? -1 : -128, is_float ? 1 : 127);
+    test_fill(&p.b, is_float ? -1 : -128, is_float ? 1 : 127);
+    p.shape = (kern_gemm_shape_t){
+        .size = {batch, n, m, k},
+        .a = {m * k, k, 1},
+        .b = {k * n, is_turned ? 1 : n, is_turned ? k : 1},
+        .out = {m * n, n, 1},
+        .c = {0, 0, 1},
+        .a_dtype = in,
+        .b_dtype = in,
+        .out_dtype = out,
+        .c_dtype = is_float ? out : VNPU_DTYPE_NONE,
+        .has_c = is_float,
+        .has_alpha = is_float,
+        .keeps_rows = !is_float,
+        .activation = is_float ? KERN_ACT_RELU : KERN_ACT_NONE};
+    return p;
+}
+
+static void release(product_t *p) {
+    if (p->module) kern_unload(p->module);
+    test_release(&p->a), test_release(&p->b), test_release(&p->c), test_release(&p->out);
+}
+
+/* Once. */
+static void run(kern_context_t *context, product_t *p, const kern_gemm_plan_t *plan) {
+    kern_builder_t builder;
+    kern_builder_init(&builder, kern_machine(context), "steps");
+    kern_gemm_generate(&p->shape, plan, &builder);
+    kern_entry_t entry = {.grid = {plan->grid[0], plan->grid[1]}};
+    test_ok(context, kern_load_program(context, &builder, &entry.module), "load");
+    kern_builder_fini(&builder);
+    p->module = entry.module;
+    uint64_t args[5] = {p->out.address, p->a.address, p->b.address};
+    uint32_t count = 3;
+    if (p->shape.has_c) args[count++] = p->c.address;
+    if (p->shape.has_alpha) args[count++] = kern_arg_f32(0.5);
+    test_ok(context, kern_launch(context, 0, &entry, args, count), "launch");
+}
+
+static void check(const product_t *p, const char *what) {
+    const kern_gemm_shape_t *s = &p->shape;
+    int64_t m = s->size[GEMM_M], k = s->size[GEMM_K], n = s->size[GEMM_N];
+    int64_t count = s->size[GEMM_B] * m * n;
+    for (int64_t e = 0; e < count; e += 1 + count / 397) { /* every tile and tail is looked at */
+        int64_t row = e / n * k, from = e / (m * n) * k * n, col = e % n;
+        double sum = 0;
+        for (int64_t j = 0; j < k; j++)
+            sum += test_get(&p->a, row + j) * test_get(&p->b, from + j * s->b[1] + col * s->b[2]);
+        if (s->has_c) sum = 0.5 * sum + test_get(&p->c, col);
+        if (s->activation == KERN_ACT_RELU && sum < 0) sum = 0;
+        double error = test_get(&p->out, e) - sum, limit = s->has_c ? 1e-4 : 0;
+        cr_assert(error <= limit && error >= -limit,
+                  "%s: %lld x %lld x %lld: element %lld is %g, not %g", what, (long long)m,
+                  (long long)k, (long long)n, (long long)e, test_get(&p->out, e), sum);
+    }
+}
+
+typedef struct steps_case {
+    int64_t size[4]; /* batch, m, k, n */
+    int64_t tile[3]; /* m, k, n */
+    uint32_t load_k, step_k;
+} steps_case_t;
+
+static const steps_case_t cases[] = {
+    {{1, 1, 1, 1}, {16, 16, 16}, 64, 16},       /* one step */
+    {{1, 1, 100, 40}, {16, 256, 32}, 64, 16},   /* one tile of K, a tail of a step */
+    {{1, 33, 64, 16}, {32, 64, 16}, 16, 16},    /* pieces of one step */
+    {{1, 33, 64, 16}, {32, 64, 16}, 64, 64},
+    {{1, 40, 200, 50}, {32, 96, 32}, 64, 16},   /* last tile of K: a step and a half */
+    {{1, 40, 193, 50}, {32, 96, 32}, 64, 16},   /* one element */
+    {{1, 40, 97, 50}, {32, 32, 16}, 32, 16},    /* an odd number of tiles */
+    {{2, 20, 130, 20}, {16, 64, 16}, 32, 32},   /* four loops */
+    {{3, 17, 60, 33}, {32, 64, 48}, 64, 16},
+};
+
+static bool finish(kern_context_t *context, const product_t *p, const steps_case_t *c,
+                   uint32_t buffers, bool has_halves, bool holds_stored,
+                   kern_gemm_plan_t *out_plan) {
+    kern_gemm_rule_t rule = {.order = KERN_GEMM_TILES,
+                             .m = c->tile[0],
+                             .k = c->tile[1],
+                             .n = c->tile[2],
+                             .b_grid = 1,
+                             .m_grid = 1,
+                             .n_grid = 1,
+                             .stream_buffers = buffers,
+                             .panel_buffers = 1,
+                             .result_buffers = buffers,
+                             .row_block = ROW_BLOCK,
+                             .rotates_nest = true,
+                             .load_k = c->load_k,
+                             .step_k = c->step_k,
+                             .has_halves = has_halves,
+                             .holds_stored = holds_stored};
+    return kern_gemm_finish(kern_machine(context), &p->shape, &rule, out_plan);
+}
+
+static void run_all(const char *config, const char *options, bool is_float) {
+    for (int mode = 0; mode < 2; mode++) {
+        shim_open(config, options, mode ? DEV_EXEC_CHAOS : DEV_EXEC_VALUES, 5);
+        kern_context_t *context = NULL;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        const size_t count = sizeof cases / sizeof cases[0];
+        for (size_t i = 0; i < 8 * count; i++) {
+            uint32_t way = (uint32_t)(i / count), buffers = 1 + (way & 1);
+            product_t p = make_product(cases[i % count].size, is_float, (way & 2) != 0);
+            p.shape.is_direct =
+                !is_float && kern_machine(context)->dma_accumulator_bytes_per_cycle > 0;
+            kern_gemm_plan_t plan;
+            cr_assert(finish(context, &p, &cases[i % count], buffers, (way & 2) != 0,
+                             (way & 4) != 0, &plan), "%s: case %zu", options, i);
+            run(context, &p, &plan);
+            check(&p, options);
+            release(&p);
+        }
+        test_close(context);
+    }
+}
+
+Test(gemm_steps, integers_straight_from_the_accumulator, .timeout = 60) {
+    run_all("gemmini-16", "sram.bytes=32 KiB", false);
+}
+
+Test(gemm_steps, integers_through_the_vector_unit, .timeout = 60) {
+    run_all("gemmini-16", "sram.bytes=64 KiB,dma.accumulator_bytes_per_cycle=0 B", false);
+}
+
+Test(gemm_steps, one_dma_queue, .timeout = 60) {
+    run_all("gemmini-16", "sram.bytes=32 KiB,dma.queues=1", false);
+}
+
+Test(gemm_steps, floats_with_an_epilogue, .timeout = 60) {
+    run_all("default", "dma.queues=2", true);
+}
+
+Test(gemm_steps, operands_lie_at_both_ends_of_a_half) {
+    shim_open("gemmini-16", "sram.bytes=32 KiB", DEV_EXEC_VALUES, 3);
+    kern_context_t *context = NULL;
+    cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+    const steps_case_t wide = {{1, 64, 256, 64}, {32, 128, 32}, 64, 16};
+    product_t p = make_product(wide.size, false, false);
+    p.shape.is_direct = true;
+    kern_gemm_plan_t plan;
+    cr_assert(finish(context, &p, &wide, 2, true, true, &plan));
+    cr_assert_eq(plan.half_bytes, 16384);
+    cr_assert_eq(kern_gemm_steps(&plan), 8);
+    cr_assert_eq(kern_gemm_sram_bytes(&p.shape, &plan), 32768);
+    run(context, &p, &plan);
+    const dev_program_t *program = shim_last_launch()->program;
+    uint32_t products = 0;
+    for (uint32_t i = 0; i < program->header.num_insns; i++) {
+        const vnpu_insn_t *insn = &program->insn[i];
+        if (insn->op != VNPU_OP_MM) continue;
+        const vnpu_ap_t *a = &program->ap[insn->src[0]], *b = &program->ap[insn->src[1]];
+        cr_assert_eq(a->base, 16 * products, "a: columns of the tile");
+        cr_assert_eq(b->base, 16384 - 128 * 32 + 16 * 32 * products, "b: up to the end");
+        cr_assert_eq(a->rot_stride, 16384);
+        cr_assert_eq(b->rot_stride, 16384);
+        products++;
+    }
+    cr_assert_eq(products, 8);
+    check(&p, "halves");
+    release(&p);
+    test_close(context);
+}
+
+/* What does not fit in halves is packed; what has too many steps takes larger ones. */
+Test(gemm_steps, limits) {
+    shim_open("gemmini-16", "sram.bytes=32 KiB", DEV_EXEC_VALUES, 3);
+    kern_context_t *context = NULL;
+    cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+    const steps_case_t large = {{1, 16, 1024, 16}, {16, 1024, 16}, 64, 16},
+                       fine = {{1, 16, 1000, 16}, {16, 1000, 16}, 4, 2},
+                       odd = {{1, 16, 1000, 16}, {16, 1000, 16}, 5, 2};
+    product_t p = make_product(large.size, false, false);
+    p.shape.is_direct = true;
+    kern_gemm_plan_t plan;
+    cr_assert(finish(context, &p, &large, 1, true, false, &plan));
+    cr_assert_eq(plan.half_bytes, 0, "32 KiB of operands");
+    p.shape.size[GEMM_K] = 1000;
+    cr_assert(finish(context, &p, &fine, 1, true, false, &plan));
+    cr_assert_eq(plan.step_k, 4, "500 steps");
+    cr_assert_eq(plan.load_k, 8);
+    cr_assert(finish(context, &p, &odd, 1, true, false, &plan));
+    cr_assert_eq(kern_gemm_steps(&plan), 1, "no multiple: whole tiles");
+    release(&p);
+    test_close(context);
+}
