@@ -431,7 +431,9 @@ static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
     core->index = index;
     core->first_engine = index == 0 ? 0 : core[-1].first_engine + timing_engines_of(core[-1].cls);
     sim_event_init(&core->start_event, SIM_PHASE_ISSUE, instance_start);
-    sim_share_init(&core->sram, timing->engine, &cls->core_clock, cls->sram_bytes_per_cycle);
+    bool is_blocked = cls->sram_banks.part_bytes > 0; /* each bank with ports of its own */
+    sim_share_init_parts(&core->sram, timing->engine, &cls->core_clock, cls->sram_bytes_per_cycle, is_blocked ? cls->sram_banks.banks : 1,
+                         cls->sram_banks.part_bytes);
     sim_share_init(&core->acc, timing->engine, &cls->core_clock, cls->acc_bytes_per_cycle);
     sim_status_t status = SIM_OK;
     if (cls->has_matrix) status = sim_matrix_create(timing->engine, &cls->matrix, &core->sram, &core->acc, &core->matrix);

@@ -21,10 +21,26 @@ static sim_bank_use_t port_use(const dev_class_t *cls, const dev_view_t *view) {
     return sim_bank_use(view->space == VNPU_SPACE_SRAM ? &cls->sram_banks : &cls->acc_banks, &walk);
 }
 
-/* Operands of one instruction pass side by side. */
-static void add_use(sim_bank_use_t *sum, sim_bank_use_t one) {
-    sum->bytes += one.bytes;
-    if (one.cycles > sum->cycles) sum->cycles = one.cycles;
+/* Where a view lies, from its first byte to its last. */
+static sim_range_t range_of(const dev_view_t *view) {
+    uint64_t low, high;
+    dev_view_extent(view, &low, &high);
+    return (sim_range_t){.first = low, .extent = high - low};
+}
+
+/* The last piece of the streamed operand `a` (its first `m` dimensions stream), which the next load passes beside, in the banks of
+ * the weights: what loads next is taken as lying anywhere among them. */
+static uint32_t same_bank(const dev_class_t *cls, const dev_view_t *a, uint32_t m, const dev_view_t *b) {
+    uint32_t piece = cls->matrix.stream_elems;
+    dev_view_t last = *a;
+    for (uint32_t d = 0; d < m; d++) {
+        uint32_t row = a->size[d], left = d + 1 < m ? 1 : row;
+        if (d + 1 == m && piece > 0 && row > piece) left = row % piece == 0 ? piece : row % piece;
+        last.base += (uint64_t)((int64_t)(row - left) * a->stride[d] * (int64_t)a->elem_bytes);
+        last.size[d] = left;
+    }
+    sim_range_t streamed = range_of(&last), weights = range_of(b);
+    return sim_bank_overlap(&cls->sram_banks, &streamed, &weights);
 }
 
 /* `keep` saves the preload only when the array really holds this tile: the same place and shape as the product before. */
@@ -63,9 +79,12 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
         op->in.bytes = a.count * a.elem_bytes;
         op->weights.bytes = b.count * b.elem_bytes;
     }
-    if (cls->sram_banks.has_conflicts) {
+    uint32_t m_dims = a.ndims - (insn->func + 1u);
+    if (m_dims > 0) op->row_elems = a.size[m_dims - 1];
+    if (cls->sram_banks.has_conflicts || cls->sram_banks.part_bytes > 0) {
         op->in = port_use(cls, &a);
         op->weights = port_use(cls, &b);
+        op->same_bank = same_bank(cls, &a, m_dims, &b);
     }
     if (cls->acc_banks.has_conflicts) op->out = port_use(cls, &c);
     const sim_matrix_spec_t *spec = &cls->matrix;
@@ -120,8 +139,9 @@ static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
         dev_view_t one;
         view_of(queue, operand[i], &one);
         if (one.count == 0) return false;
-        if (one.space == VNPU_SPACE_SRAM) add_use(&op->sram, port_use(queue->core->cls, &one));
-        if (one.space == VNPU_SPACE_ACC) add_use(&op->acc, port_use(queue->core->cls, &one));
+        sim_bank_use_t use = port_use(queue->core->cls, &one); /* operands of one instruction pass side by side */
+        if (one.space == VNPU_SPACE_SRAM) sim_bank_add(&op->sram, &use, 1);
+        if (one.space == VNPU_SPACE_ACC) sim_bank_add(&op->acc, &use, 1);
         bool is_rows = (is_reduction && i == 0) || i == 4;
         if (!is_rows) view[shaped++] = in_values(one);
     }
@@ -239,8 +259,14 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         walk_runs(far, queue->core->cls->dma.keeps_rows, op);
         count_dram(&queue->core->job->record, op, far->count * far->elem_bytes);
         op->sram_bytes = 0;
-        if (dst.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(queue->core->cls, &dst);
-        if (has_source && src.space == VNPU_SPACE_SRAM) op->sram_bytes += local_bytes(queue->core->cls, &src);
+        if (has_source && src.space == VNPU_SPACE_SRAM) {
+            op->sram_bytes += local_bytes(queue->core->cls, &src);
+            op->local = range_of(&src);
+        }
+        if (dst.space == VNPU_SPACE_SRAM) {
+            op->sram_bytes += local_bytes(queue->core->cls, &dst);
+            op->local = range_of(&dst);
+        }
         if (has_source && src.space == VNPU_SPACE_ACC) op->acc_bytes = src.count * src.elem_bytes;
         if (dst.space == VNPU_SPACE_ACC) op->acc_bytes = dst.count * dst.elem_bytes;
     }

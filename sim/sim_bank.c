@@ -42,8 +42,50 @@ static uint64_t whole_run(const sim_bank_spec_t *spec, const sim_bank_walk_t *wa
     return run;
 }
 
+/* From the first byte to the last. */
+static void set_range(const sim_bank_walk_t *walk, sim_bank_use_t *use) {
+    uint64_t low = walk->base, high = walk->base + walk->run_bytes;
+    for (uint32_t d = 0; d < walk->ndims; d++) {
+        uint64_t reach = (walk->size[d] - 1) * distance(walk->stride[d]);
+        if (walk->stride[d] < 0)
+            low -= reach;
+        else
+            high += reach;
+    }
+    use->num_ranges = 1;
+    use->range[0] = (sim_range_t){.first = low, .extent = high - low, .bytes = use->bytes};
+}
+
+void sim_bank_add(sim_bank_use_t *sum, const sim_bank_use_t *once, uint64_t times) {
+    sum->bytes += once->bytes * times;
+    if (once->cycles * times > sum->cycles) sum->cycles = once->cycles * times;
+    for (uint32_t r = 0; r < once->num_ranges; r++) {
+        sim_range_t range = once->range[r];
+        range.bytes *= times;
+        if (sum->num_ranges < SIM_SHARE_MAX_RANGES)
+            sum->range[sum->num_ranges++] = range;
+        else
+            sum->range[SIM_SHARE_MAX_RANGES - 1].bytes += range.bytes;
+    }
+}
+
+uint32_t sim_bank_overlap(const sim_bank_spec_t *spec, const sim_range_t *a, const sim_range_t *b) {
+    if (spec->part_bytes == 0) return 0;
+    sim_range_t part_a = *a, part_b = *b;
+    part_a.bytes = part_b.bytes = 1u << 16;
+    uint64_t sum = 0;
+    for (uint32_t bank = 0; bank < spec->banks; bank++)
+        sum += sim_range_bytes(&part_a, bank, spec->banks, spec->part_bytes) *
+               sim_range_bytes(&part_b, bank, spec->banks, spec->part_bytes);
+    return (uint32_t)(sum >> 16);
+}
+
 sim_bank_use_t sim_bank_use(const sim_bank_spec_t *spec, const sim_bank_walk_t *walk) {
-    if (!spec->has_conflicts) return (sim_bank_use_t){.bytes = plain_bytes(walk)};
+    if (spec->part_bytes > 0 || !spec->has_conflicts) {
+        sim_bank_use_t use = {.bytes = plain_bytes(walk)};
+        if (spec->part_bytes > 0) set_range(walk, &use);
+        return use;
+    }
     bool is_inside[SIM_BANK_MAX_DIMS];
     uint64_t word = spec->word_bytes, run = whole_run(spec, walk, is_inside);
     uint64_t run_words = (walk->base % word + run + word - 1) / word;
@@ -67,6 +109,7 @@ sim_bank_spec_t sim_bank_spec_of_sram(const sim_config_t *config) {
         .ports = (uint32_t)sim_config_u64(config, "sram.ports_per_bank"),
         .word_bytes = (uint32_t)sim_config_u64(config, "sram.word_bytes"),
         .has_conflicts = sim_config_u64(config, "sram.conflicts") != 0,
+        .part_bytes = sim_config_u64(config, "sram.interleave_bytes"),
     };
 }
 

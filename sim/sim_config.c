@@ -146,7 +146,7 @@ static void write_range(const sim_key_t *key, FILE *stream) {
 static const char PAGE_HEAD[] =
     "# Configuration keys\n"
     "\n"
-    "Written by `vnpu config explain` from the table in `sim/sim_schema.c`; do not edit.\n"
+    "Written by `vnpu config reference` from the table in `sim/sim_schema.c`; do not edit.\n"
     "\n"
     "A configuration is an INI file. `include = base.ini`, one or several lines of it at the "
     "top, reads other\n"

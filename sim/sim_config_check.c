@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "sim/sim_matrix.h"
+#include "sim/sim_share.h"
 
 /* Element sizes of the dtypes that have a rate; of blocks, a value's share. */
 static const struct {
@@ -45,6 +46,20 @@ static const ordered_t ORDERED_CHIP[] = {
     {"dram.tfaw", "dram.trrd_s", "the window holds more than one activate"},
 };
 
+static void check_banks(const sim_config_t *config, const char *origin,
+                        sim_problems_t *problems) {
+    uint64_t block = get(config, "sram.interleave_bytes");
+    if (block == 0) return;
+    uint64_t banks = get(config, "sram.banks");
+    if (banks < 2 || banks > SIM_SHARE_MAX_PARTS || block % get(config, "sram.word_bytes") != 0)
+        sim_problems_add(problems,
+                         "%s: sram.interleave_bytes = %s needs whole words (sram.word_bytes = %s) "
+                         "and 2 to %u banks (sram.banks = %s)",
+                         origin, sim_config_text(config, "sram.interleave_bytes"),
+                         sim_config_text(config, "sram.word_bytes"), SIM_SHARE_MAX_PARTS,
+                         sim_config_text(config, "sram.banks"));
+}
+
 /* Keys of the matrix unit that would do nothing, or cannot be had together. */
 static void check_matrix_errors(const sim_config_t *config, const char *origin,
                                 sim_problems_t *problems) {
@@ -56,9 +71,13 @@ static void check_matrix_errors(const sim_config_t *config, const char *origin,
                          "most two buffers: matrix.dataflow = %s, matrix.weight_buffers = %s",
                          origin, sim_config_text(config, "matrix.dataflow"),
                          sim_config_text(config, "matrix.weight_buffers"));
-    if (get(config, "matrix.stream_elems") != 0 && get(config, "matrix.gap_cycles") == 0)
+    bool has_pieces = get(config, "matrix.gap_cycles") != 0 ||
+                      get(config, "matrix.min_stream_cycles") > 1 ||
+                      get(config, "matrix.load_beside") != 0;
+    if (get(config, "matrix.stream_elems") != 0 && !has_pieces)
         sim_problems_add(problems,
-                         "%s: matrix.stream_elems = %s has no effect with matrix.gap_cycles = 0",
+                         "%s: matrix.stream_elems = %s has no effect with matrix.gap_cycles = 0, "
+                         "min_stream_cycles = 1 and load_beside = stream",
                          origin, sim_config_text(config, "matrix.stream_elems"));
     bool is_broadcast = strcmp(sim_config_str(config, "matrix.operands"), "broadcast") == 0;
     if (is_broadcast && get(config, "matrix.overlap") == 0)
@@ -125,6 +144,7 @@ static void check_class(const sim_config_t *config, uint32_t class, const char *
                    sim_config_class_name(config, class));
     check_order(view, where, ORDERED_CORE, sizeof ORDERED_CORE / sizeof ORDERED_CORE[0], problems);
     check_dma_errors(view, where, problems);
+    check_banks(view, where, problems);
     if (get(view, "matrix.count") > 0)
         check_matrix_errors(view, where, problems);
     else if (class > 0)

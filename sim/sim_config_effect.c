@@ -72,6 +72,21 @@ static bool multiplies_i8(const sim_config_t *config) {
     return has_rate(config, "matrix.rate.i8");
 }
 
+static bool has_pieces(const sim_config_t *config) {
+    return get(config, "matrix.gap_cycles") != 0 || get(config, "matrix.min_stream_cycles") > 1 ||
+           get(config, "matrix.load_beside") != 0;
+}
+static bool streams_rows_in_pieces(const sim_config_t *config) {
+    return has_pieces(config) && get(config, "matrix.dataflow") == SIM_WEIGHT_STATIONARY;
+}
+static bool loads_behind_streams(const sim_config_t *config) {
+    return get(config, "matrix.dataflow") != SIM_OUTPUT_STATIONARY &&
+           get(config, "matrix.weight_buffers") > 1;
+}
+static bool takes_turns_by_word(const sim_config_t *config) {
+    return get(config, "sram.interleave_bytes") == 0;
+}
+
 static const char NO_CACHE[] = "cache.bytes = 0 B: there is no cache";
 static const char IN_ORDER[] = "dram.window = 1 serves requests in order";
 static const char ONE_GROUP[] = "banks of one group are apart by the long times";
@@ -89,6 +104,9 @@ static const struct rule {
     {"matrix.partial_folds", NULL, loads_in_parts, "all rows load in one cycle", NULL},
     {"matrix.split", NULL, has_arrays, "there is one array", NULL},
     {"matrix.rate.f32", "0", has_native_f32, "matrix.f32 makes f32 products of bf16", NULL},
+    {"matrix.stream_rows", NULL, streams_rows_in_pieces, "pieces of a stream make no difference", NULL},
+    {"matrix.load_beside", NULL, loads_behind_streams, "no load passes beside a stream", NULL},
+    {"sram.conflicts", NULL, takes_turns_by_word, "sram.interleave_bytes: a bank is a block of bytes", NULL},
     {"cache.ways", NULL, has_cache, NO_CACHE, NULL},
     {"cache.line_bytes", NULL, has_cache, NO_CACHE, NULL},
     {"cache.banks", NULL, has_cache, NO_CACHE, NULL},

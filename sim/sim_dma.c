@@ -19,6 +19,7 @@ struct request {
     sim_cache_request_t cached; /* in its place where there is a cache */
     uint64_t bytes; /* as memory and interconnect see it */
     uint64_t local_bytes; /* through the port of scratchpad or accumulator */
+    uint64_t local_begin; /* of its transfer, behind so many bytes */
     uint64_t data_cycles, engine_cycles;
     sim_tick_t slot_end; /* the engine is done with it */
     sim_tick_t entered;  /* the stage that it is in */
@@ -205,6 +206,7 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
         if (cycles > request->data_cycles) request->data_cycles = cycles;
     }
     request->engine_cycles += request->data_cycles;
+    request->local_begin = op->local_moved_bytes;
     request->local_bytes = moved - op->local_moved_bytes;
     op->local_moved_bytes = moved;
     return request;
@@ -536,11 +538,24 @@ static sim_share_t *port_of(const sim_dma_t *unit, const sim_dma_op_t *op) {
     return op->acc_bytes > 0 ? unit->acc : unit->sram;
 }
 
+/* Where in the scratchpad the bytes of a request lie: a transfer passes through `local` evenly. */
+static void set_range(const request_t *request, sim_stream_t *stream) {
+    const sim_dma_op_t *op = request->op;
+    stream->num_ranges = op->acc_bytes == 0 && op->local.extent > 0 ? 1 : 0;
+    if (stream->num_ranges == 0) return;
+    uint64_t total = op->sram_bytes > 0 ? op->sram_bytes : op->total_bytes;
+    uint64_t begin = (uint64_t)((wide_t)op->local.extent * request->local_begin / total);
+    uint64_t bytes = request->local_bytes;
+    stream->range[0] = (sim_range_t){op->local.first + begin, bytes, bytes};
+}
+
 static void serve_local(sim_dma_t *unit) {
     request_t *request = unit->local_head;
     sim_stream_t *stream = &unit->local_stream;
     stream->owner = request;
     stream->bytes = request->local_bytes;
+    stream->is_first = unit->spec.writes_first && request->op->kind == SIM_DMA_READ;
+    set_range(request, stream);
     stream->min_ticks = sim_clock_tick(&unit->spec.clock, request->data_cycles);
     sim_share_start(port_of(unit, request->op), stream);
 }

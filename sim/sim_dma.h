@@ -78,6 +78,7 @@ typedef struct sim_dma_spec {
     sim_clock_t clock;
     uint32_t network; /* of the interconnect, for both ways of a transfer */
     uint64_t write_ack_bytes; /* 0: a write is through when memory has it */
+    bool writes_first; /* into the scratchpad: before the reads of all units */
 } sim_dma_spec_t;
 
 typedef enum sim_dma_kind {
@@ -102,6 +103,7 @@ typedef struct sim_dma_op {
     const uint64_t *row_address;
     uint64_t row_count;
     uint64_t sram_bytes; /* bytes through the scratchpad port (0: as many as the runs have) */
+    sim_range_t local;   /* where they lie there, passed from first to last; extent 0: anywhere */
     /* a read that arrives in several scratchpads at once: the cores' ports of the interconnect, the engine's own with them; 0: only
      * there. Borrowed until on_done. */
     const uint32_t *multicast_port;

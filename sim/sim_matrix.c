@@ -115,14 +115,46 @@ uint64_t sim_matrix_stream_cycles(const sim_matrix_spec_t *spec, uint32_t stream
     return max64(ceil_div(steps * rate.den, rate.num), spec->min_stream_cycles);
 }
 
+/* How a fold's stream is cut: `rows` times a row in pieces, the last one maybe shorter. */
+typedef struct cut {
+    uint64_t rows, full; /* full pieces of a row */
+    uint32_t tail;       /* elements of its last piece; 0: a full one */
+} cut_t;
+
+static cut_t cut_of(const sim_matrix_spec_t *spec, uint32_t streamed, uint32_t row_elems) {
+    bool is_apart = spec->has_rows_apart && row_elems > 0 && row_elems < streamed;
+    uint32_t row = is_apart ? row_elems : streamed;
+    uint32_t piece = spec->stream_elems == 0 ? row : spec->stream_elems;
+    return (cut_t){.rows = ceil_div(streamed, row), .full = row / piece, .tail = row % piece};
+}
+
+static uint64_t pieces_of(const cut_t *cut) {
+    return cut->rows * (cut->full + (cut->tail > 0));
+}
+
+/* Cycles of all pieces; of the last one. */
+static uint64_t piece_cycles(const sim_matrix_spec_t *spec, uint32_t streamed, const cut_t *cut,
+                             sim_ratio_t rate, uint64_t *out_last) {
+    uint32_t size = spec->stream_elems == 0 ? streamed : spec->stream_elems;
+    if (cut->full == 0) size = cut->tail;
+    uint64_t full = sim_matrix_stream_cycles(spec, size, rate);
+    uint64_t tail = cut->tail == 0 ? 0 : sim_matrix_stream_cycles(spec, cut->tail, rate);
+    *out_last = cut->tail == 0 ? full : tail;
+    return cut->rows * (cut->full * full + tail);
+}
+
 static uint64_t port_cycles(const sim_matrix_spec_t *spec, uint64_t used_rows, uint64_t pieces) {
     uint64_t rows = spec->has_full_folds ? spec->rows : used_rows;
     return ceil_div(rows, spec->load_rows_per_cycle) * pieces;
 }
 
-uint64_t sim_matrix_fill_cycles(const sim_matrix_spec_t *spec, uint32_t streamed) {
-    uint64_t pieces = spec->stream_elems == 0 ? 1 : ceil_div(streamed, spec->stream_elems);
+static uint64_t fill_cycles(const sim_matrix_spec_t *spec, uint64_t pieces) {
     return pieces * spec->gap_cycles + (spec->is_serial ? skew_of(spec) : 0);
+}
+
+uint64_t sim_matrix_fill_cycles(const sim_matrix_spec_t *spec, uint32_t streamed) {
+    return fill_cycles(spec,
+                       spec->stream_elems == 0 ? 1 : ceil_div(streamed, spec->stream_elems));
 }
 
 uint64_t sim_matrix_latency_cycles(const sim_matrix_spec_t *spec) {
@@ -153,10 +185,12 @@ static sim_folds_t folds_of(const sim_matrix_spec_t *spec, sim_matrix_op_t *op) 
         folds.last += spec->switch_cycles;
         folds.full += spec->switch_cycles;
     }
-    uint64_t stream = sim_matrix_stream_cycles(spec, part.streamed, op->rate);
+    bool has_rows = spec->dataflow == SIM_WEIGHT_STATIONARY;
+    cut_t cut = cut_of(spec, part.streamed, has_rows ? op->row_elems : 0);
+    uint64_t stream = piece_cycles(spec, part.streamed, &cut, op->rate, &folds.piece);
     uint64_t count = folds.row_folds * folds.col_folds;
     uint64_t operands = operand_cycles(spec, op, count);
-    uint64_t fill = sim_matrix_fill_cycles(spec, part.streamed), own = stream + fill;
+    uint64_t fill = fill_cycles(spec, pieces_of(&cut)), own = stream + fill;
     op->operand_cycles = operands > own ? count * (operands - own) : 0;
     op->fill_cycles = count * fill;
     folds.stream = max64(own, operands);
@@ -179,10 +213,18 @@ static void first_fold(const sim_matrix_spec_t *spec, sim_chain_t *chain, const 
         if (is_late) chain->port = max64(chain->port, start - spec->switch_cycles);
     } else {
         uint64_t free = max64(chain->port, chain->buffer[0]) + (is_used ? spec->switch_cycles : 0);
+        if (spec->loads_beside_piece) free = max64(free, chain->streamed - chain->piece);
         chain->port = max64(free, from);
         chain->buffer[0] = 0;
         sim_chain_loads(chain, spec->weight_buffers, 1, port - spec->switch_cycles, folds->stream);
     }
+}
+
+/* Loads that take turns with the piece that they pass beside. */
+static uint64_t conflict_cycles(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
+                                const sim_folds_t *folds, bool is_kept) {
+    if (!spec->loads_beside_piece || is_kept) return 0;
+    return (folds->row_folds * folds->col_folds * folds->full * op->same_bank) >> 16;
 }
 
 /* Puts the operation behind `chain`; it is submitted at cycle `from`. Returns its first cycle. */
@@ -191,7 +233,7 @@ static uint64_t plan(const sim_matrix_spec_t *spec, sim_chain_t *chain, sim_matr
     uint64_t start = max64(chain->streamed, from);
     sim_folds_t folds = folds_of(spec, op);
     uint64_t count = folds.row_folds * folds.col_folds;
-    op->stall_cycles = op->tail_cycles = 0;
+    op->stall_cycles = op->tail_cycles = op->conflict_cycles = 0;
     if (count == 0) { /* nothing to do is still an instruction */
         op->array_cycles = 1;
         chain->streamed = start + 1;
@@ -199,9 +241,13 @@ static uint64_t plan(const sim_matrix_spec_t *spec, sim_chain_t *chain, sim_matr
     } else {
         bool is_kept = op->keep_weights && count == 1 && spec->dataflow == SIM_WEIGHT_STATIONARY;
         first_fold(spec, chain, &folds, from, is_kept, is_used);
+        uint64_t conflict = conflict_cycles(spec, op, &folds, is_kept);
         if (count > 1) sim_chain_product(chain, spec, &folds, 1);
+        sim_chain_shift(chain, spec->weight_buffers, conflict);
+        chain->piece = folds.piece;
         op->array_cycles = chain->streamed - start;
-        op->stall_cycles = op->array_cycles - count * folds.stream;
+        op->conflict_cycles = conflict;
+        op->stall_cycles = op->array_cycles - count * folds.stream - conflict;
     }
     op->tail_cycles = sim_matrix_latency_cycles(spec);
     if (!has_loads(spec) && chain->port > chain->streamed)
@@ -218,10 +264,11 @@ uint64_t sim_matrix_cold_cycles(const sim_matrix_spec_t *spec, uint32_t m, uint3
 }
 
 /* An operand of `elems` elements that passes `times`, beside others of the same memory. */
-static void add_use(sim_bank_use_t *sum, sim_bank_use_t once, uint64_t elems, uint32_t elem_bytes,
-                    uint64_t times) {
-    sum->bytes += (once.bytes != 0 ? once.bytes : elems * elem_bytes) * times;
-    if (once.cycles * times > sum->cycles) sum->cycles = once.cycles * times;
+static void add_use(sim_bank_use_t *sum, const sim_bank_use_t *once, uint64_t elems,
+                    uint32_t elem_bytes, uint64_t times) {
+    sim_bank_use_t use = *once;
+    if (use.bytes == 0) use.bytes = elems * elem_bytes;
+    sim_bank_add(sum, &use, times);
 }
 
 void sim_matrix_use(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
@@ -237,12 +284,12 @@ void sim_matrix_use(const sim_matrix_spec_t *spec, const sim_matrix_op_t *op,
     case SIM_INPUT_STATIONARY: in_times = 1, weight_times = col_folds; break;
     case SIM_OUTPUT_STATIONARY: weight_times = row_folds; break;
     }
-    add_use(&out_use[0], op->in, (uint64_t)op->m * op->k, op->in_bytes, in_times);
-    add_use(&out_use[0], op->weights, (uint64_t)op->k * op->n, op->weight_bytes, weight_times);
+    add_use(&out_use[0], &op->in, (uint64_t)op->m * op->k, op->in_bytes, in_times);
+    add_use(&out_use[0], &op->weights, (uint64_t)op->k * op->n, op->weight_bytes, weight_times);
     /* Every k fold writes its sums; all but the first read them again, the first one when it
      * accumulates. Sums that stay in the array are written once. */
     uint64_t k_folds = spec->dataflow == SIM_OUTPUT_STATIONARY ? 1 : row_folds;
-    add_use(&out_use[1], op->out, (uint64_t)op->m * op->n, op->out_bytes,
+    add_use(&out_use[1], &op->out, (uint64_t)op->m * op->n, op->out_bytes,
             2 * k_folds - 1 + op->accumulate);
 }
 
@@ -260,10 +307,11 @@ static void book(const sim_matrix_spec_t *spec, sim_matrix_op_t *op) {
     cause[SIM_CAUSE_WEIGHT_LOAD] = sim_span_ticks(&spec->clock, op->stall_cycles - drains);
     cause[SIM_CAUSE_FILL_DRAIN] = sim_span_ticks(&spec->clock, op->fill_cycles + drains);
     cause[SIM_CAUSE_OPERAND_WAIT] = sim_span_ticks(&spec->clock, op->operand_cycles);
+    sim_tick_t conflict = sim_span_ticks(&spec->clock, op->conflict_cycles);
     cause[SIM_CAUSE_UNUSED_LANES] = op->span.min_ticks - cause[SIM_CAUSE_USEFUL] -
                                     cause[SIM_CAUSE_WEIGHT_LOAD] - cause[SIM_CAUSE_FILL_DRAIN] -
-                                    cause[SIM_CAUSE_OPERAND_WAIT];
-    cause[SIM_CAUSE_SRAM_CONFLICT] = op->op.end - op->op.start - op->span.min_ticks;
+                                    cause[SIM_CAUSE_OPERAND_WAIT] - conflict;
+    cause[SIM_CAUSE_SRAM_CONFLICT] = op->op.end - op->op.start - op->span.min_ticks + conflict;
 }
 
 static void on_array_free(sim_engine_t *engine, sim_span_t *span);

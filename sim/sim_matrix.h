@@ -14,9 +14,10 @@
  *   port   = ceil(used rows / load_rows_per_cycle), to load or to drain it; all rows count as used
  *            with has_full_folds; a load is repeated for every piece of the operand (f32 as bf16
  *            pieces); it goes through one port per array,
- *   stream = max(ceil(ceil(streamed / step) / rate), min_stream), rate = steps per cycle for the
- *            dtype (1/4 -> 4 cycles a step; 2 -> 1/2), after gap_cycles of control for each piece of
- *            stream_elems; both at least what the operand ports, which work meanwhile, take for the
+ *   stream = sum over pieces of max(ceil(ceil(piece / step) / rate), min_stream), rate = steps per
+ *            cycle for the dtype (1/4 -> 4 cycles a step; 2 -> 1/2), after gap_cycles of control for
+ *            each piece; pieces are of stream_elems, of each row of `row_elems` by itself with
+ *            has_rows_apart; all at least what the operand ports, which work meanwhile, take for the
  *            fold's share of the operands, ceil(bytes / folds / operand_bytes),
  *   skew   = rows + cols - 2 until the last row has crossed the array; 0 with is_broadcast (the
  *            cells of a cube get their operands together).
@@ -24,7 +25,11 @@
  * weight_buffers copies of what stays in the cells, fold i loads once fold i - n has streamed (+
  * switch_cycles: the switch crosses the array before the spare copy can be overwritten), or streams
  * once fold i - n has drained. So one buffer is serial, two give max(stream, port) per fold, more
- * carry slack from long folds to short ones, across operations too.
+ * carry slack from long folds to short ones, across operations too. Where a load passes beside a
+ * piece only (loads_beside_piece: Gemmini pairs it with one command), it begins with the last piece
+ * of the fold before: a fold takes max(0, port - piece) more. A load and the piece beside it take
+ * turns where both lie in the same bank: `port` cycles more for that part of the folds
+ * (`same_bank`), booked as SRAM_CONFLICT.
  *
  * end: the array takes the next operation. done: results are complete, skew + (rest of the drain) +
  * pipeline cycles later.
@@ -76,7 +81,8 @@ typedef struct sim_matrix_spec {
     uint32_t stream_elems;  /* what operand registers hold of the streamed dimension; 0: all of it */
     uint32_t operand_bytes; /* that the operand ports of all arrays take a cycle; 0: any number */
     uint32_t switch_cycles; /* only where something is loaded into at most two buffers */
-    bool is_broadcast, is_serial, has_full_folds;
+    bool is_broadcast, is_serial, has_full_folds, has_rows_apart;
+    bool loads_beside_piece; /* something is loaded, into at least two buffers */
 } sim_matrix_spec_t;
 
 typedef struct sim_matrix_op {
@@ -87,6 +93,8 @@ typedef struct sim_matrix_op {
      * array only. */
     bool keep_weights;
     bool accumulate;
+    uint32_t row_elems; /* of the streamed operand's innermost dimension; 0: one row */
+    uint32_t same_bank; /* of 1 << 16: folds whose load and last piece lie in the same bank */
     uint32_t in_bytes, weight_bytes, out_bytes; /* per element */
     uint32_t pieces;                            /* loads of what stays in the array; 0 means 1 */
     /* What passing each operand once costs at the ports; bytes 0: as many as it has elements. */
@@ -98,6 +106,7 @@ typedef struct sim_matrix_op {
     uint64_t stall_cycles; /* of them, waiting for a load or a drain */
     uint64_t fill_cycles;  /* of them, gaps and skew */
     uint64_t operand_cycles; /* of them, waiting for the operand ports */
+    uint64_t conflict_cycles; /* of them, a load and a piece in the same bank */
     uint64_t tail_cycles;  /* from end to done */
 } sim_matrix_op_t;
 

@@ -109,8 +109,30 @@ static bool is_shifted(const sim_chain_t *a, const sim_chain_t *b, uint32_t buff
     return memcmp(&moved, b, sizeof moved) == 0;
 }
 
+static uint64_t beside(const sim_folds_t *folds, uint64_t load) {
+    return folds->stream + (load > folds->piece ? load - folds->piece : 0);
+}
+
+/* Nothing hides behind anything but a load behind a piece: folds add up. */
+static void product_beside(sim_chain_t *chain, uint32_t buffers, const sim_folds_t *folds,
+                           uint64_t done) {
+    uint64_t full = folds->col_folds * (folds->row_folds - 1), last = folds->col_folds;
+    if (folds->row_folds > 1)
+        full -= done;
+    else
+        last -= done;
+    chain->streamed += full * beside(folds, folds->full) + last * beside(folds, folds->last);
+    chain->port = chain->streamed - folds->piece;
+    for (uint32_t i = 0; i < buffers; i++)
+        chain->buffer[i] = i + 1 < buffers ? chain->port : chain->streamed;
+}
+
 void sim_chain_product(sim_chain_t *chain, const sim_matrix_spec_t *spec, const sim_folds_t *folds,
                        uint64_t done) {
+    if (spec->loads_beside_piece) {
+        product_beside(chain, spec->weight_buffers, folds, done);
+        return;
+    }
     if (folds->full == folds->last) {
         run(chain, spec, folds->row_folds * folds->col_folds - done, folds->full, folds->stream);
         return;

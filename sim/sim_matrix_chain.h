@@ -4,6 +4,8 @@
  *
  *   loads:  loaded(i)  = max(loaded(i-1), streamed(i-n)) + port
  *           streamed(i) = max(streamed(i-1), loaded(i)) + stream
+ *   with loads beside the last piece of the stream before (begun at streamed(i) - piece):
+ *           streamed(i) = streamed(i-1) + stream + max(0, port - piece)
  *   drains: streamed(i) = max(streamed(i-1), drained(i-n)) + stream
  *           drained(i)  = max(drained(i-1), streamed(i)) + port
  *
@@ -20,6 +22,7 @@ typedef struct sim_chain {
     uint64_t port;     /* end of the last load, or of the last drain */
     /* [0, n): when the last n folds had streamed, or were drained; oldest first */
     uint64_t buffer[SIM_MATRIX_MAX_BUFFERS];
+    uint64_t piece; /* length of the last stream's last piece, which a load may pass beside */
 } sim_chain_t;
 
 /* A product as the array sees it. Folds have the load or drain `full`, every row_folds-th `last`;
@@ -27,6 +30,7 @@ typedef struct sim_chain {
 typedef struct sim_folds {
     uint64_t row_folds, col_folds;
     uint64_t full, last, stream;
+    uint64_t piece; /* the last one of a stream */
 } sim_folds_t;
 
 /* `count` equal folds. */

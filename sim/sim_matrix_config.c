@@ -20,6 +20,10 @@ sim_status_t sim_matrix_spec_from_config(const sim_config_t *config, sim_matrix_
         .is_serial = sim_config_u64(config, "matrix.overlap") == 0,
         .gap_cycles = u32(config, "matrix.gap_cycles"),
         .stream_elems = u32(config, "matrix.stream_elems"),
+        .has_rows_apart = u32(config, "matrix.stream_rows") != 0,
+        .loads_beside_piece = u32(config, "matrix.load_beside") != 0 &&
+                              u32(config, "matrix.weight_buffers") > 1 &&
+                              u32(config, "matrix.dataflow") != SIM_OUTPUT_STATIONARY,
         .operand_bytes = u32(config, "matrix.operand_bytes_per_cycle"),
         .switch_cycles = u32(config, "matrix.switch_cycles"),
         .min_stream_cycles = u32(config, "matrix.min_stream_cycles"),

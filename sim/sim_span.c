@@ -1,6 +1,7 @@
 #include "sim/sim_span.h"
 
 #include <stddef.h>
+#include <string.h>
 
 __extension__ typedef unsigned __int128 wide_t;
 
@@ -64,7 +65,9 @@ void sim_span_start(sim_engine_t *engine, sim_span_t *span, const sim_clock_t *c
             (sim_stream_t){.on_end = on_stream_end,
                            .owner = span,
                            .bytes = use[i].bytes,
-                           .min_ticks = port_ticks > min_ticks ? port_ticks : min_ticks};
+                           .min_ticks = port_ticks > min_ticks ? port_ticks : min_ticks,
+                           .num_ranges = use[i].num_ranges};
+        memcpy(span->stream[i].range, use[i].range, sizeof use[i].range);
     }
     if (start == sim_now(engine)) {
         begin(engine, span);

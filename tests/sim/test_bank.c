@@ -124,3 +124,71 @@ Test(bank, the_configuration_says_so) {
     cr_assert_eq(acc.word_bytes, sim_config_u64(config, "acc.word_bytes"));
     sim_config_destroy(config);
 }
+
+/* ---- banks that are blocks of bytes ---- */
+
+static const sim_bank_spec_t BLOCKS = {
+    .banks = 4, .ports = 1, .word_bytes = 16, .part_bytes = 1024};
+
+Test(bank, a_block_says_where_an_operand_lies) {
+    sim_bank_walk_t walk = {.base = 512, .run_bytes = 64, .ndims = 2, .size = {4, 3}, .stride = {1024, -16}};
+    sim_bank_use_t use = sim_bank_use(&BLOCKS, &walk);
+    cr_assert_eq(use.bytes, 12 * 64);
+    cr_assert_eq(use.cycles, 0); /* the ports of its banks limit it, not its strides */
+    cr_assert_eq(use.num_ranges, 1);
+    cr_assert_eq(use.range[0].first, 512 - 32);
+    cr_assert_eq(use.range[0].extent, 3 * 1024 + 64 + 32);
+    cr_assert_eq(use.range[0].bytes, 12 * 64);
+}
+
+Test(bank, operands_beyond_the_ranges_join_the_last) {
+    sim_bank_use_t sum = {0};
+    for (uint64_t i = 0; i < 5; i++) {
+        sim_bank_walk_t walk = {.base = 1024 * i, .run_bytes = 100};
+        sim_bank_use_t use = sim_bank_use(&BLOCKS, &walk);
+        sim_bank_add(&sum, &use, 2);
+    }
+    cr_assert_eq(sum.bytes, 1000);
+    cr_assert_eq(sum.num_ranges, SIM_SHARE_MAX_RANGES);
+    cr_assert_eq(sum.range[1].first, 1024);
+    cr_assert_eq(sum.range[1].bytes, 200);
+    cr_assert_eq(sum.range[2].bytes, 600);
+}
+
+/* Every byte of both, counted one by one. */
+Test(bank, the_overlap_is_that_of_all_pairs_of_bytes) {
+    for (uint64_t trial = 0; trial < 200; trial++) {
+        sim_range_t a = {.first = trial * 97 % 5000, .extent = 1 + trial * 131 % 4000};
+        sim_range_t b = {.first = trial * 389 % 7000, .extent = 1 + trial * 57 % 3000};
+        uint64_t in_a[4] = {0}, in_b[4] = {0}, pairs = 0;
+        for (uint64_t i = 0; i < a.extent; i++)
+            in_a[(a.first + i) / 1024 % 4]++;
+        for (uint64_t i = 0; i < b.extent; i++)
+            in_b[(b.first + i) / 1024 % 4]++;
+        for (uint32_t bank = 0; bank < 4; bank++) {
+            pairs += in_a[bank] * in_b[bank];
+            sim_range_t counted = {.first = a.first, .extent = a.extent, .bytes = a.extent};
+            cr_assert_eq(sim_range_bytes(&counted, bank, 4, 1024), in_a[bank]);
+        }
+        uint64_t exact = (pairs << 16) / (a.extent * b.extent);
+        uint64_t got = sim_bank_overlap(&BLOCKS, &a, &b);
+        cr_assert_leq(got, exact);
+        cr_assert_leq(exact - got, 8, "trial %d", (int)trial); /* four banks, each rounded down */
+    }
+    sim_bank_spec_t words = {.banks = 4, .ports = 1, .word_bytes = 16};
+    sim_range_t same = {.first = 0, .extent = 64};
+    cr_assert_eq(sim_bank_overlap(&words, &same, &same), 0);
+}
+
+Test(bank, blocks_need_whole_words_and_few_banks) {
+    static const char *const BAD[] = {"sram.interleave_bytes=100,sram.banks=4",
+                                      "sram.interleave_bytes=64 KiB,sram.banks=9",
+                                      "sram.interleave_bytes=64 KiB,sram.banks=1"};
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        sim_config_t *config;
+        sim_error_t err = {0};
+        cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/default.ini", BAD[i], &config, &err),
+                     SIM_ERROR_CONFIG);
+        cr_assert_not_null(strstr(err.text, "sram.interleave_bytes"), "%s: %s", BAD[i], err.text);
+    }
+}

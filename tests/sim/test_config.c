@@ -164,7 +164,7 @@ Test(config, the_page_is_up_to_date) {
     cr_assert_eq(fclose(file), 0);
     char *text = captured(write_reference, NULL);
     cr_assert_eq(strcmp(page, text), 0,
-                 "docs/config.md is old: write it again with `vnpu config explain`");
+                 "docs/config.md is old: write it again with `vnpu config reference`");
     free(text);
 }
 
@@ -548,12 +548,12 @@ static const char *base_of(const sim_key_t *key) {
     bool is_routed = strcmp(key->section, "noc") == 0 && key->default_text != NULL;
     if (is_routed) return "noc.type=torus,noc.columns=16,noc.latency_cycles=0";
     if (strcmp(key->name, "stream_elems") == 0) return "matrix.gap_cycles=1";
+    if (strcmp(key->name, "interleave_bytes") == 0) return "sram.banks=8";
     bool is_dram = strcmp(key->section, "dram") == 0 && key->default_text != NULL;
     return is_dram ? "dram.window=8,dram.trefipb=390,dram.trfcpb=100" : "";
 }
 
-/* Another value for `name` that the schema and the checks accept, as overrides; false if there is
- * none. */
+/* Another valid value for `name`, as overrides; false if there is none. */
 static bool other_value(const sim_key_t *key, const char *name, const sim_config_t *config,
                         char *override, size_t bytes) {
     char candidate[12][96];

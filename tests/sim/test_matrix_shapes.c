@@ -633,3 +633,63 @@ Test(shapes, banks_that_an_operand_meets_limit_the_stream) {
         sim_engine_destroy(engine);
     }
 }
+
+/* ---- pieces of a stream, and loads beside the last one -------------------- */
+
+/* Gemmini's command pairs: 16 cycles beside a load, max(rows, 7) without one. A line of an image is a
+ * piece of its own; `lines` lines of `cols`, two folds of 16 x 16 weights. */
+Test(shapes, a_load_passes_beside_the_last_piece) {
+    static const struct {
+        uint32_t lines, cols;
+        uint64_t fold; /* from the second on */
+    } CASES[] = {
+        {1, 64, 4 * 16},           /* hidden behind a full piece */
+        {1, 40, 2 * 16 + 16},      /* the last piece of 8 waits for the load */
+        {1, 3, 16},                /* one piece, shorter than a load */
+        {7, 7, 6 * 7 + 16},        /* a line each, 7 cycles at least */
+        {7, 5, 6 * 7 + 16},        /* the least */
+        {13, 23, 13 * 23 - 7 + 16} /* 16 + 7 of every line */
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        sim_matrix_spec_t spec = bench_spec(SIM_WEIGHT_STATIONARY, 16, 16);
+        spec.stream_elems = 16;
+        spec.min_stream_cycles = 7;
+        spec.has_rows_apart = spec.loads_beside_piece = true;
+        uint64_t end[2];
+        for (uint32_t folds = 1; folds <= 2; folds++) {
+            sim_matrix_op_t op = bench_op(CASES[i].lines * CASES[i].cols, 16 * folds * 5, 16);
+            op.row_elems = CASES[i].cols;
+            (void)bench_cycles(&spec, &op, 1);
+            end[folds - 1] = op.op.end / TICKS;
+        }
+        cr_assert_eq(end[1] - end[0], 5 * CASES[i].fold, "%zu: %d", i, (int)(end[1] - end[0]));
+        /* And from one operation to the next. */
+        sim_matrix_op_t two[2];
+        for (int o = 0; o < 2; o++) {
+            two[o] = bench_op(CASES[i].lines * CASES[i].cols, 80, 16);
+            two[o].row_elems = CASES[i].cols;
+        }
+        (void)bench_cycles(&spec, two, 2);
+        cr_assert_eq(two[1].op.end / TICKS, end[1], "%zu", i);
+    }
+}
+
+Test(shapes, a_load_and_its_piece_in_one_bank_take_turns) {
+    sim_matrix_spec_t spec = bench_spec(SIM_WEIGHT_STATIONARY, 16, 16);
+    spec.stream_elems = 16;
+    spec.loads_beside_piece = true;
+    sim_matrix_op_t apart = bench_op(64, 160, 32), half = apart, same = apart;
+    half.same_bank = 1u << 15;
+    same.same_bank = 1u << 16;
+    (void)bench_cycles(&spec, &apart, 1);
+    (void)bench_cycles(&spec, &half, 1);
+    (void)bench_cycles(&spec, &same, 1);
+    cr_assert_eq(same.op.end - apart.op.end, 20 * 16 * TICKS); /* of 20 loads, 16 cycles each */
+    cr_assert_eq(half.op.end - apart.op.end, 10 * 16 * TICKS);
+    cr_assert_eq(cycles_of(&same.op, SIM_CAUSE_SRAM_CONFLICT), 20 * 16);
+    cr_assert_eq(cycles_of(&apart.op, SIM_CAUSE_SRAM_CONFLICT), 0);
+    spec.loads_beside_piece = false; /* the whole stream is there for it */
+    (void)bench_cycles(&spec, &same, 1);
+    (void)bench_cycles(&spec, &apart, 1);
+    cr_assert_eq(same.op.end, apart.op.end);
+}

@@ -213,3 +213,88 @@ Test(share, a_reset_gives_the_same_again) {
     }
     sim_engine_destroy(bench.engine);
 }
+
+/* ---- parts ---- */
+
+/* Two parts of 1 KiB, 16 bytes a tick each. */
+static void parts_init(bench_t *bench) {
+    *bench = (bench_t){.engine = engine_new()};
+    sim_clock_t clock = clock_of(GHZ);
+    sim_share_init_parts(&bench->share, bench->engine, &clock, CAPACITY, 2, 1024);
+}
+
+static sim_stream_t at(bench_t *bench, uint64_t first, uint64_t extent, uint64_t bytes,
+                       sim_tick_t min_ticks) {
+    sim_stream_t stream = stream_of(bench, bytes, min_ticks);
+    stream.num_ranges = 1;
+    stream.range[0] = (sim_range_t){.first = first, .extent = extent, .bytes = bytes};
+    return stream;
+}
+
+Test(share, streams_in_different_parts_do_not_contend) {
+    bench_t bench;
+    parts_init(&bench);
+    sim_stream_t low = at(&bench, 0, 1024, 1600, 100), high = at(&bench, 1024, 1024, 1600, 100);
+    sim_share_start(&bench.share, &low);
+    sim_share_start(&bench.share, &high);
+    (void)sim_engine_run(bench.engine);
+    cr_assert_eq(low.end, 100);
+    cr_assert_eq(high.end, 100);
+    sim_engine_destroy(bench.engine);
+}
+
+Test(share, streams_in_the_same_part_halve) {
+    bench_t bench;
+    parts_init(&bench);
+    /* Parts repeat: bytes 2048 .. 3071 are in the first one again. */
+    sim_stream_t low = at(&bench, 0, 1024, 1600, 100), again = at(&bench, 2048, 1024, 1600, 100);
+    sim_share_start(&bench.share, &low);
+    sim_share_start(&bench.share, &again);
+    (void)sim_engine_run(bench.engine);
+    cr_assert_eq(low.end, 200);
+    cr_assert_eq(again.end, 200);
+    sim_engine_destroy(bench.engine);
+}
+
+Test(share, a_stream_goes_at_the_rate_of_its_fullest_part) {
+    bench_t bench;
+    parts_init(&bench);
+    /* 4/5 of its bytes lie in the first part: 32 bytes a tick there, of 16. */
+    sim_stream_t stream = at(&bench, 0, 1280, 4000, 100);
+    sim_share_start(&bench.share, &stream);
+    expect_at(bench.engine, &bench.ended, 1, 200);
+    sim_stream_t fast = at(&bench, 0, 1280, 4000, 0);
+    sim_share_start(&bench.share, &fast);
+    expect_at(bench.engine, &bench.ended, 2, 400);
+    sim_engine_destroy(bench.engine);
+}
+
+Test(share, what_comes_first_leaves_the_rest) {
+    for (int first = 0; first < 2; first++) {
+        bench_t bench;
+        bench_init(&bench, CAPACITY, GHZ);
+        sim_stream_t write = stream_of(&bench, 20 * 100, 100), read = stream_of(&bench, 3200, 100);
+        write.is_first = first == 1;
+        sim_share_start(&bench.share, &read);
+        sim_share_start(&bench.share, &write);
+        (void)sim_engine_run(bench.engine);
+        /* First: 20 of 32 bytes for 100 ticks, the read has 12 meanwhile. Else both have 16. */
+        uint64_t own = first == 1 ? 100 : 125;
+        cr_assert(write.end == own || write.end == own + 1, "%d", (int)write.end);
+        cr_assert(read.end == 163 || read.end == 164, "%d", (int)read.end); /* 5200 bytes in all */
+        sim_engine_destroy(bench.engine);
+    }
+}
+
+Test(share, what_gets_nothing_goes_on_later) {
+    bench_t bench;
+    parts_init(&bench);
+    sim_stream_t write = at(&bench, 0, 1024, 1600, 100), read = at(&bench, 0, 64, 1600, 100);
+    write.is_first = true;
+    sim_share_start(&bench.share, &read);
+    sim_share_start(&bench.share, &write);
+    (void)sim_engine_run(bench.engine);
+    cr_assert_eq(write.end, 100);
+    cr_assert_eq(read.end, 200);
+    sim_engine_destroy(bench.engine);
+}
