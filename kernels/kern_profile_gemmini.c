@@ -22,7 +22,7 @@
 
 #define PIECE_BLOCKS 4u /* MAX_BYTES of a load over the width of the array */
 /* Off until the scratchpad's banks are timed: whole tiles stand for the stalls that they cause. */
-#define HAS_STEPS false
+#define HAS_STEPS true
 
 /* In blocks. */
 typedef struct extent {

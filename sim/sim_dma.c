@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "sim/sim_dma_pieces.h"
 #include "sim/sim_span.h"
 
 __extension__ typedef unsigned __int128 wide_t;
@@ -19,6 +20,7 @@ struct request {
     sim_cache_request_t cached; /* in its place where there is a cache */
     uint64_t bytes; /* as memory and interconnect see it */
     uint64_t local_bytes; /* through the port of scratchpad or accumulator */
+    uint64_t local_words; /* bytes of the words of a bank that they touch; 0: as many */
     uint64_t local_begin; /* of its transfer, behind so many bytes */
     uint64_t data_cycles, engine_cycles;
     sim_tick_t slot_end; /* the engine is done with it */
@@ -92,65 +94,6 @@ static uint64_t data_cycles(const sim_dma_spec_t *spec, const sim_dma_op_t *op, 
     return (uint64_t)(((wide_t)cycles * num + den - 1) / den);
 }
 
-/* The pieces of one request, from the front of `walk` on. */
-typedef struct pieces {
-    const sim_dma_spec_t *spec;
-    sim_dma_walk_t walk;
-    uint64_t bytes;
-    uint32_t runs;     /* of the command, so far */
-    uint64_t repeated; /* bytes that were there already */
-} pieces_t;
-
-static bool begins_command(const pieces_t *pieces, const sim_dma_piece_t *piece) {
-    uint32_t most = pieces->spec->command_runs;
-    return most > 0 && piece->begins_run && (piece->begins_line || pieces->runs == most);
-}
-
-/* What memory sees of a piece: the same, or the aligned block that it lies in. */
-static void align(const sim_dma_spec_t *spec, sim_dma_piece_t *piece, sim_dma_piece_t *out_block) {
-    *out_block = *piece;
-    if (!spec->aligned_requests) return;
-    uint64_t useful = 0;
-    for (uint64_t size = spec->bytes_per_cycle; size <= spec->request_bytes; size *= 2) {
-        uint64_t start = piece->address & ~(size - 1), holds = start + size - piece->address;
-        if (holds > piece->bytes) holds = piece->bytes;
-        if (holds <= useful) continue;
-        useful = holds;
-        out_block->address = start;
-        out_block->bytes = size;
-    }
-    piece->bytes = useful;
-}
-
-/* Runs of the command that are the same as the one just taken. */
-static void skip_repeats(pieces_t *pieces, const sim_dma_piece_t *taken) {
-    sim_dma_piece_t next;
-    while (sim_dma_walk_peek(&pieces->walk, pieces->spec->request_bytes, &next) &&
-           next.begins_run && !begins_command(pieces, &next) && next.address == taken->address &&
-           next.bytes == taken->bytes) {
-        sim_dma_walk_take(&pieces->walk, &next);
-        pieces->repeated += next.bytes;
-        pieces->runs++;
-    }
-}
-
-/* The next one, and what memory sees of it. Short runs share a request whole, long ones are cut; an
- * aligned request is one piece. */
-static bool next_piece(pieces_t *pieces, sim_dma_piece_t *out_piece, sim_dma_piece_t *out_block) {
-    const sim_dma_spec_t *spec = pieces->spec;
-    if (spec->aligned_requests && pieces->bytes > 0) return false;
-    if (!sim_dma_walk_peek(&pieces->walk, spec->request_bytes, out_piece)) return false;
-    bool is_next = begins_command(pieces, out_piece);
-    if (is_next && pieces->bytes > 0) return false;
-    align(spec, out_piece, out_block);
-    if (pieces->bytes + out_block->bytes > spec->request_bytes) return false;
-    pieces->bytes += out_block->bytes;
-    if (out_piece->begins_run) pieces->runs = is_next ? 1 : pieces->runs + 1;
-    sim_dma_walk_take(&pieces->walk, out_piece);
-    if (spec->command_runs > 0) skip_repeats(pieces, out_piece);
-    return true;
-}
-
 static void add_requests(sim_dma_t *unit, chunk_t *chunk) {
     for (uint32_t i = CHUNK_REQUESTS; i-- > 0;) {
         chunk->request[i].unit = unit;
@@ -178,16 +121,17 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
     request_t *request = take_request(unit);
     request->op = op;
     request->walk = op->walk;
-    request->data_cycles = request->engine_cycles = 0;
-    pieces_t pieces = {.spec = &unit->spec, .walk = op->walk, .runs = op->runs};
+    request->data_cycles = request->engine_cycles = request->local_words = 0;
+    sim_dma_pieces_t pieces = {.spec = &unit->spec, .walk = op->walk, .runs = op->runs};
     sim_dma_piece_t piece, block;
     request->runs = op->runs;
     request->is_first = op->moved_bytes == 0;
     request->begins_command = request->is_first;
     if (sim_dma_walk_peek(&op->walk, unit->spec.request_bytes, &piece))
-        request->begins_command = request->begins_command || begins_command(&pieces, &piece);
-    while (next_piece(&pieces, &piece, &block)) {
+        request->begins_command = request->begins_command || sim_dma_pieces_begin_command(&pieces, &piece);
+    while (sim_dma_pieces_next(&pieces, &piece, &block)) {
         op->moved_bytes += piece.bytes;
+        request->local_words += piece.word_bytes;
         request->data_cycles += data_cycles(&unit->spec, op, block.bytes);
         if (piece.begins_run) request->engine_cycles += unit->spec.run_cycles;
     }
@@ -351,9 +295,9 @@ static void go_on(request_t *request, sim_event_fn fn, sim_tick_t tick) {
 static void access_cache(request_t *request, bool is_write, sim_tick_t not_before) {
     sim_cache_t *cache = request->unit->cache;
     sim_cache_begin(cache, &request->cached, is_write, &request->event, not_before);
-    pieces_t pieces = {.spec = &request->unit->spec, .walk = request->walk};
+    sim_dma_pieces_t pieces = {.spec = &request->unit->spec, .walk = request->walk};
     sim_dma_piece_t piece, block;
-    while (next_piece(&pieces, &piece, &block))
+    while (sim_dma_pieces_next(&pieces, &piece, &block))
         sim_cache_add(cache, &request->cached, block.address, block.bytes);
     sim_cache_end(cache, &request->cached);
 }
@@ -384,10 +328,10 @@ static void access_dram(request_t *request, bool is_write, sim_event_fn next,
         return;
     }
     sim_dram_begin(dram, &request->memory, is_write, &request->event, not_before);
-    pieces_t pieces = {
+    sim_dma_pieces_t pieces = {
         .spec = &request->unit->spec, .walk = request->walk, .runs = request->runs};
     sim_dma_piece_t piece, block;
-    while (next_piece(&pieces, &piece, &block))
+    while (sim_dma_pieces_next(&pieces, &piece, &block))
         sim_dram_add(dram, &request->memory, block.address, block.bytes);
     sim_dram_end(dram, &request->memory);
 }
@@ -458,9 +402,9 @@ static void spread_request(const sim_dma_t *unit, const request_t *request, spre
         spread_add(spread, sim_noc_memory_port(unit->noc, 0), request->bytes);
         return;
     }
-    pieces_t pieces = {.spec = &unit->spec, .walk = request->walk, .runs = request->runs};
+    sim_dma_pieces_t pieces = {.spec = &unit->spec, .walk = request->walk, .runs = request->runs};
     sim_dma_piece_t piece, block;
-    while (next_piece(&pieces, &piece, &block))
+    while (sim_dma_pieces_next(&pieces, &piece, &block))
         spread_piece(unit, spread, block);
 }
 
@@ -545,8 +489,9 @@ static void set_range(const request_t *request, sim_stream_t *stream) {
     if (stream->num_ranges == 0) return;
     uint64_t total = op->sram_bytes > 0 ? op->sram_bytes : op->total_bytes;
     uint64_t begin = (uint64_t)((wide_t)op->local.extent * request->local_begin / total);
-    uint64_t bytes = request->local_bytes;
-    stream->range[0] = (sim_range_t){op->local.first + begin, bytes, bytes};
+    if (request->local_words > 0) stream->bytes = request->local_words;
+    stream->range[0] =
+        (sim_range_t){op->local.first + begin, request->local_bytes, stream->bytes};
 }
 
 static void serve_local(sim_dma_t *unit) {

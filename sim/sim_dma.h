@@ -78,6 +78,7 @@ typedef struct sim_dma_spec {
     sim_clock_t clock;
     uint32_t network; /* of the interconnect, for both ways of a transfer */
     uint64_t write_ack_bytes; /* 0: a write is through when memory has it */
+    uint32_t local_word_bytes; /* of a scratchpad whose ports serve words; 0: bytes */
     bool writes_first; /* into the scratchpad: before the reads of all units */
 } sim_dma_spec_t;
 

@@ -18,6 +18,9 @@ sim_status_t sim_dma_spec_from_config(const sim_config_t *config, sim_dma_spec_t
         .write_transfers = (uint32_t)sim_config_u64(config, "dma.write_transfers"),
         .command_runs = (uint32_t)sim_config_u64(config, "dma.command_runs"),
         .keeps_rows = sim_config_u64(config, "dma.merge_rows") == 0,
+        .local_word_bytes = sim_config_u64(config, "sram.interleave_bytes") == 0
+                                ? 0
+                                : (uint32_t)sim_config_u64(config, "sram.word_bytes"),
         .writes_first = sim_config_u64(config, "sram.writes_first") != 0,
         .write_ack_bytes = sim_config_u64(config, "noc.write_ack_bytes"),
         .prefetches = sim_config_u64(config, "dma.descriptor_prefetch") != 0,

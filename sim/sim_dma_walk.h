@@ -21,6 +21,7 @@ typedef struct sim_dma_walk {
 /* A part of one run. */
 typedef struct sim_dma_piece {
     uint64_t address, bytes;
+    uint64_t word_bytes; /* of the scratchpad's words that it touches; set by sim_dma_pieces.c */
     bool begins_run, begins_line; /* line: the runs of the innermost dimension */
 } sim_dma_piece_t;
 
