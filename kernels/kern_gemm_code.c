@@ -244,6 +244,16 @@ static vnpu_insn_t *emit_mm(const coder_t *c, const kern_axis_t *k) {
 
 typedef enum place { PLACE_ACC, PLACE_C, PLACE_TEMP, PLACE_OUT, PLACE_ALPHA, PLACE_BETA } place_t;
 
+/* Columns `n` of the results in the accumulator. */
+static vnpu_ap_t results_ap(const coder_t *c, const kern_axis_t *n) {
+    kern_term_t term[3] = {{axis_of(c, GEMM_B), 0, false},
+                           {axis_of(c, GEMM_M), axis_of(c, GEMM_N)->tile, false},
+                           {n, 1, false}};
+    vnpu_ap_t ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, term, 3, false);
+    rotate(c, &ap, c->plan->tile_level, c->plan->tile_buffers, padded(tile_elems(c), VNPU_F32));
+    return ap;
+}
+
 static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
     const kern_gemm_plan_t *plan = c->plan;
     const kern_gemm_shape_t *shape = c->shape;
@@ -252,10 +262,7 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
     kern_term_t term[3] = {{axis_of(c, GEMM_B), 0, false}, {m, n->tile, false}, {n, 1, false}};
     vnpu_ap_t ap = {0};
     switch (place) {
-    case PLACE_ACC:
-        ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(shape), c->acc, term, 3, false);
-        rotate(c, &ap, plan->tile_level, plan->tile_buffers, padded(tile, VNPU_F32));
-        break;
+    case PLACE_ACC: ap = results_ap(c, n); break;
     case PLACE_OUT:
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->out_dtype, c->sram_out, term, 3, false);
         rotate(c, &ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->out_dtype));
@@ -311,15 +318,15 @@ uint8_t kern_gemm_activation(kern_activation_t activation) {
     return VNPU_U_COPY;
 }
 
-/* From the accumulator to DRAM, cast on the way. */
-static vnpu_insn_t *emit_direct_store(const coder_t *c) {
-    const kern_axis_t *m = axis_of(c, GEMM_M), *n = axis_of(c, GEMM_N);
+/* Columns `n` from the accumulator to DRAM, cast on the way. */
+static vnpu_insn_t *store_results(const coder_t *c, const kern_axis_t *n) {
     const int64_t *stride = c->shape->out;
-    kern_term_t term[3] = {
-        {axis_of(c, GEMM_B), stride[0], false}, {m, stride[1], false}, {n, stride[2], false}};
+    kern_term_t term[3] = {{axis_of(c, GEMM_B), stride[0], false},
+                           {axis_of(c, GEMM_M), stride[1], false},
+                           {n, stride[2], false}};
     vnpu_ap_t far = kern_ap_terms(VNPU_SPACE_DRAM, c->shape->out_dtype, 0, term, 3, true);
     far.arg = c->arg_out;
-    vnpu_ap_t near = place_ap(c, PLACE_ACC);
+    vnpu_ap_t near = results_ap(c, n);
     if (!c->shape->keeps_rows) kern_ap_merge((vnpu_ap_t *[]){&far, &near}, 2, 0);
     vnpu_insn_t *store = kern_emit(c->builder, KERN_STORE, VNPU_OP_DMA_COPY);
     store->dst = kern_ap(c->builder, &far);
@@ -328,12 +335,22 @@ static vnpu_insn_t *emit_direct_store(const coder_t *c) {
     return store;
 }
 
+static void emit_direct_store(const coder_t *c, uint8_t last_only) {
+    const kern_axis_t *n = axis_of(c, GEMM_N);
+    uint32_t stores = kern_gemm_stores(c->plan);
+    for (uint32_t s = 0; s < stores; s++) {
+        kern_axis_t part = *n;
+        if (stores > 1) part = kern_axis_part(n, s * c->plan->store_n, c->plan->store_n);
+        store_results(c, &part)->last_only = last_only;
+    }
+}
+
 /* Behind the products of a tile of operands: its buffers are free when they are done and, with the
  * last of K, what they made is stored. */
 static void emit_held_store(const coder_t *c) {
     uint32_t steps = kern_gemm_steps(c->plan);
     kern_sync_wait(c->builder, KERN_STORE, c->result.full, steps);
-    emit_direct_store(c)->last_only = level_mask(axis_of(c, GEMM_K));
+    emit_direct_store(c, level_mask(axis_of(c, GEMM_K)));
     kern_signal(kern_emit(c->builder, KERN_STORE, VNPU_OP_FENCE), c->a.free, (int32_t)steps);
 }
 
@@ -443,7 +460,7 @@ static void declare(coder_t *c) {
     if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
     if (plan->is_shared) kern_share_init(b, plan->grid, &c->share);
     c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers * kern_gemm_steps(plan));
-    c->result = kern_ring(b, consumer_of(c), plan->tile_buffers);
+    c->result = kern_ring(b, consumer_of(c), plan->tile_buffers * kern_gemm_stores(plan));
     if (!shape->is_direct) c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
     if (plan->is_a_fixed) c->fixed = kern_ring(b, consumer_of(c), plan->fixed_buffers);
     if (plan->is_panel) c->b = kern_ring(b, consumer_of(c), plan->panel_buffers);
@@ -495,7 +512,7 @@ static void emit_products(const coder_t *c) {
     kern_builder_t *b = c->builder;
     const kern_axis_t *k = axis_of(c, GEMM_K);
     uint8_t row_loop = level_mask(axis_of(c, GEMM_M));
-    kern_sync_wait(b, KERN_MATRIX, c->result.free, 1);
+    kern_sync_wait(b, KERN_MATRIX, c->result.free, kern_gemm_stores(c->plan));
     open_axis(c, GEMM_K);
     if (c->plan->is_panel) {
         vnpu_insn_t *load = load_b(c, k);
@@ -552,7 +569,7 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
     if (shape->is_direct) {
         if (!plan->holds_stored) {
             kern_sync_wait(builder, KERN_STORE, c.result.full, products_of(&c));
-            (void)emit_direct_store(&c);
+            emit_direct_store(&c, 0);
         }
     } else {
         emit_epilogue(&c);

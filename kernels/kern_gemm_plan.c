@@ -36,6 +36,11 @@ uint32_t kern_gemm_steps(const kern_gemm_plan_t *plan) {
     return (uint32_t)kern_ceil_div(plan->axis[GEMM_K].tile, plan->step_k);
 }
 
+uint32_t kern_gemm_stores(const kern_gemm_plan_t *plan) {
+    if (plan->store_n == 0) return 1;
+    return (uint32_t)kern_ceil_div(plan->axis[GEMM_N].tile, plan->store_n);
+}
+
 static uint64_t tile_elems(const kern_gemm_plan_t *plan) {
     return (uint64_t)kern_gemm_rows(plan) * plan->axis[GEMM_N].tile;
 }
@@ -394,10 +399,14 @@ uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *
 
 /* ---- rules ---- */
 
+/* How many parts of an axis go together, so that a tile has at most KERN_GEMM_STEPS. */
+static uint32_t parts_together(const kern_axis_t *axis, uint32_t elems) {
+    return (uint32_t)kern_ceil_div(kern_ceil_div(axis->tile, elems), KERN_GEMM_STEPS);
+}
+
 static void set_steps(const kern_gemm_rule_t *rule, kern_gemm_plan_t *plan) {
     if (rule->step_k == 0 || rule->load_k % rule->step_k != 0) return;
-    uint32_t steps = (uint32_t)kern_ceil_div(plan->axis[GEMM_K].tile, rule->step_k),
-             times = (uint32_t)kern_ceil_div(steps, KERN_GEMM_STEPS);
+    uint32_t times = parts_together(&plan->axis[GEMM_K], rule->step_k);
     plan->load_k = rule->load_k * times;
     plan->step_k = rule->step_k * times;
 }
@@ -438,6 +447,8 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
         if (rule->has_halves) set_halves(machine, shape, &plan);
         plan.holds_stored = rule->holds_stored && shape->is_direct && machine->dma_queues > 1;
     }
+    if (rule->store_n > 0 && shape->is_direct && rule->n_grid == 1)
+        plan.store_n = rule->store_n * parts_together(&plan.axis[GEMM_N], rule->store_n);
     if (!fits(machine, shape, &plan)) return false;
     plan.cycles = cost_of(machine, shape, &plan);
     *out_plan = plan;

@@ -43,6 +43,7 @@ typedef struct kern_gemm_plan {
     uint32_t row_block; /* the array multiplies whole blocks of so many rows; 0 means 1 */
     uint32_t load_k, step_k; /* elements of K of a piece of a, of b and a product; 0: whole tiles */
     uint32_t half_bytes; /* of scratchpad from one buffer of both operands to the next; 0: packed */
+    uint32_t store_n;    /* columns of a transfer of results straight to DRAM; 0: whole tiles */
     bool holds_stored;   /* buffers of operands are free when the results of the tile are in DRAM */
     uint64_t cycles;                          /* what the closed form says */
 } kern_gemm_plan_t;
@@ -76,6 +77,9 @@ typedef struct kern_gemm_rule {
     /* Order TILES: buffers of operands are loaded again when the results of their tile are stored,
      * not when it is multiplied; where results go straight to DRAM, by a queue of their own. */
     bool holds_stored;
+    /* Results that go straight to DRAM are stored so many columns at a time, a multiple where a tile
+     * would have more than KERN_GEMM_STEPS such parts; n_grid is 1. 0: whole tiles. */
+    uint32_t store_n;
     bool is_shared;           /* order TILES: tiles are read once for rows and columns of instances, where the machine can */
 } kern_gemm_rule_t;
 #define KERN_GEMM_STEPS 256u /* instructions are emitted for each of them */
@@ -117,6 +121,8 @@ void kern_gemm_describe(const vnpu_machine_t *machine, const kern_gemm_shape_t *
 uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan);
 /* Products of a tile of both operands: 1 or more. */
 uint32_t kern_gemm_steps(const kern_gemm_plan_t *plan);
+/* Transfers of a tile of results that goes straight to DRAM: 1 or more. */
+uint32_t kern_gemm_stores(const kern_gemm_plan_t *plan);
 /* f32 values that pass between epilogue instructions need a tile of their own. */
 bool kern_gemm_needs_temp(const kern_gemm_shape_t *shape);
 /* c is one row for all m: loaded once per n tile. */

@@ -10,7 +10,8 @@
  * fit and there is more of the operand. Whole blocks are multiplied. With weights in the array the
  * operands of a tile lie at both ends of a half of the scratchpad. The left one comes in pieces of
  * the widest load, 4 blocks of K, the right one block by block, and every block is multiplied once
- * it is there.
+ * it is there. With results in the array a tile is loaded when the one before is stored, 16 columns
+ * a store.
  *
  * A convolution (tiled_conv_auto) begins with all of it as one tile and takes from the longest of
  * rows, columns, output channels, kernel and input channels, one, or a block of channels, at a time
@@ -99,7 +100,8 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                              .load_k = has_steps ? (uint32_t)(PIECE_BLOCKS * block) : 0,
                              .step_k = has_steps ? (uint32_t)block : 0,
                              .has_halves = has_steps,
-                             .holds_stored = false};
+                             .holds_stored = !is_doubled,
+                             .store_n = is_doubled ? 0 : (uint32_t)block};
     return kern_gemm_finish(machine, shape, &rule, out_plan);
 }
 

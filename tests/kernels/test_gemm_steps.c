@@ -97,9 +97,11 @@ static const steps_case_t cases[] = {
     {{3, 17, 60, 33}, {32, 64, 48}, 64, 16},
 };
 
+enum { DOUBLED = 1, HALVES = 2, HELD = 4, NARROW = 8, WAYS = 16 }; /* NARROW: stores of 16 columns */
+
 static bool finish(kern_context_t *context, const product_t *p, const steps_case_t *c,
-                   uint32_t buffers, bool has_halves, bool holds_stored,
-                   kern_gemm_plan_t *out_plan) {
+                   uint32_t way, kern_gemm_plan_t *out_plan) {
+    uint32_t buffers = way & DOUBLED ? 2 : 1;
     kern_gemm_rule_t rule = {.order = KERN_GEMM_TILES,
                              .m = c->tile[0],
                              .k = c->tile[1],
@@ -114,8 +116,9 @@ static bool finish(kern_context_t *context, const product_t *p, const steps_case
                              .rotates_nest = true,
                              .load_k = c->load_k,
                              .step_k = c->step_k,
-                             .has_halves = has_halves,
-                             .holds_stored = holds_stored};
+                             .has_halves = (way & HALVES) != 0,
+                             .holds_stored = (way & HELD) != 0,
+                             .store_n = way & NARROW ? 16 : 0};
     return kern_gemm_finish(kern_machine(context), &p->shape, &rule, out_plan);
 }
 
@@ -125,14 +128,14 @@ static void run_all(const char *config, const char *options, bool is_float) {
         kern_context_t *context = NULL;
         cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
         const size_t count = sizeof cases / sizeof cases[0];
-        for (size_t i = 0; i < 8 * count; i++) {
-            uint32_t way = (uint32_t)(i / count), buffers = 1 + (way & 1);
-            product_t p = make_product(cases[i % count].size, is_float, (way & 2) != 0);
+        for (size_t i = 0; i < WAYS * count; i++) {
+            uint32_t way = (uint32_t)(i / count);
+            product_t p = make_product(cases[i % count].size, is_float, (way & HALVES) != 0);
             p.shape.is_direct =
                 !is_float && kern_machine(context)->dma_accumulator_bytes_per_cycle > 0;
             kern_gemm_plan_t plan;
-            cr_assert(finish(context, &p, &cases[i % count], buffers, (way & 2) != 0,
-                             (way & 4) != 0, &plan), "%s: case %zu", options, i);
+            cr_assert(finish(context, &p, &cases[i % count], way, &plan), "%s: case %zu", options,
+                      i);
             run(context, &p, &plan);
             check(&p, options);
             release(&p);
@@ -165,15 +168,17 @@ Test(gemm_steps, operands_lie_at_both_ends_of_a_half) {
     product_t p = make_product(wide.size, false, false);
     p.shape.is_direct = true;
     kern_gemm_plan_t plan;
-    cr_assert(finish(context, &p, &wide, 2, true, true, &plan));
+    cr_assert(finish(context, &p, &wide, DOUBLED | HALVES | HELD | NARROW, &plan));
     cr_assert_eq(plan.half_bytes, 16384);
     cr_assert_eq(kern_gemm_steps(&plan), 8);
+    cr_assert_eq(kern_gemm_stores(&plan), 2);
     cr_assert_eq(kern_gemm_sram_bytes(&p.shape, &plan), 32768);
     run(context, &p, &plan);
     const dev_program_t *program = shim_last_launch()->program;
-    uint32_t products = 0;
+    uint32_t products = 0, stores = 0;
     for (uint32_t i = 0; i < program->header.num_insns; i++) {
         const vnpu_insn_t *insn = &program->insn[i];
+        stores += insn->op == VNPU_OP_DMA_COPY && insn->last_only != 0;
         if (insn->op != VNPU_OP_MM) continue;
         const vnpu_ap_t *a = &program->ap[insn->src[0]], *b = &program->ap[insn->src[1]];
         cr_assert_eq(a->base, 16 * products, "a: columns of the tile");
@@ -183,6 +188,7 @@ Test(gemm_steps, operands_lie_at_both_ends_of_a_half) {
         products++;
     }
     cr_assert_eq(products, 8);
+    cr_assert_eq(stores, 2, "after the last tile of K");
     check(&p, "halves");
     release(&p);
     test_close(context);
@@ -199,13 +205,13 @@ Test(gemm_steps, limits) {
     product_t p = make_product(large.size, false, false);
     p.shape.is_direct = true;
     kern_gemm_plan_t plan;
-    cr_assert(finish(context, &p, &large, 1, true, false, &plan));
+    cr_assert(finish(context, &p, &large, HALVES, &plan));
     cr_assert_eq(plan.half_bytes, 0, "32 KiB of operands");
     p.shape.size[GEMM_K] = 1000;
-    cr_assert(finish(context, &p, &fine, 1, true, false, &plan));
+    cr_assert(finish(context, &p, &fine, HALVES, &plan));
     cr_assert_eq(plan.step_k, 4, "500 steps");
     cr_assert_eq(plan.load_k, 8);
-    cr_assert(finish(context, &p, &odd, 1, true, false, &plan));
+    cr_assert(finish(context, &p, &odd, HALVES, &plan));
     cr_assert_eq(kern_gemm_steps(&plan), 1, "no multiple: whole tiles");
     release(&p);
     test_close(context);
