@@ -330,6 +330,38 @@ Test(dma, a_busy_scratchpad_is_named) {
     bench_fini(&bench);
 }
 
+/* Two banks, each with half of the ports: a load into the second one takes it from a reader there,
+ * words that it touches twice counted twice, and leaves a reader of the first one alone. */
+Test(dma, writes_come_first_in_the_bank_that_they_go_to) {
+    sim_dma_spec_t spec = spec_of();
+    spec.writes_first = true;
+    spec.local_word_bytes = 64;
+    spec.bytes_per_cycle = 1024;
+    for (uint64_t cut = 0; cut < 2; cut++) {
+        bench_t bench;
+        bench_init(&bench, &spec, "dram.trefi=0");
+        sim_clock_t clock = clock_of(GHZ);
+        sim_share_init_parts(&bench.sram, bench.engine, &clock, 2048, 2, 1 << 16);
+        sim_stream_t reader[2];
+        for (uint64_t i = 0; i < 2; i++) {
+            reader[i] = (sim_stream_t){.bytes = 1024 * 4096, .min_ticks = 4096 * TICKS, .num_ranges = 1};
+            reader[i].range[0] = (sim_range_t){.first = i * 65536, .extent = 64, .bytes = 1024 * 4096};
+            sim_share_start(&bench.sram, &reader[i]);
+        }
+        uint64_t run = 4096 - 32 * cut, rows = 256, touched = (run + 63) / 64 * 64;
+        sim_dma_op_t op = op_of(&bench, SIM_DMA_READ, 0, (uint32_t)rows, 8192, run);
+        op.local = (sim_range_t){.first = 65536, .extent = 4096};
+        sim_dma_submit(bench.unit[0], &op);
+        (void)sim_engine_run(bench.engine);
+        cr_assert_eq(op.op.cause[SIM_CAUSE_SRAM_CONFLICT], 0);
+        cr_assert_eq(reader[0].end, 4096 * TICKS);
+        uint64_t taken = rows * touched / 1024 * TICKS; /* cycles of that bank's port */
+        cr_assert_geq(reader[1].end, 4096 * TICKS + taken);
+        cr_assert_leq(reader[1].end, 4096 * TICKS + taken + rows, "%d", (int)reader[1].end);
+        bench_fini(&bench);
+    }
+}
+
 /* ---- transfers behind each other ---- */
 
 Test(dma, the_next_descriptor_hides_behind_the_last_data) {
