@@ -411,14 +411,14 @@ static void set_steps(const kern_gemm_rule_t *rule, kern_gemm_plan_t *plan) {
     plan->step_k = rule->step_k * times;
 }
 
-/* Halves of what the results leave. */
+/* Halves of what the results leave; with one buffer, all of it. */
 static void set_halves(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                        kern_gemm_plan_t *plan) {
     uint64_t unit = kern_align(1) * vnpu_dtype_bytes(shape->a_dtype) *
                     vnpu_dtype_bytes(shape->b_dtype); /* whole elements of both */
     uint64_t others = result_bytes(shape, plan);
     if (plan->a_buffers > 2 || others >= machine->sram_bytes) return;
-    uint64_t half = (machine->sram_bytes - others) / 2 / unit * unit;
+    uint64_t half = (machine->sram_bytes - others) / plan->a_buffers / unit * unit;
     if (operand_bytes(shape, plan) <= plan->a_buffers * half) plan->half_bytes = (uint32_t)half;
 }
 

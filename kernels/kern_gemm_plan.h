@@ -72,7 +72,7 @@ typedef struct kern_gemm_rule {
      * b's steps. Multiples of both where a tile would have more than KERN_GEMM_STEPS. 0: whole. */
     uint32_t load_k, step_k;
     /* Order TILES, 2 stream buffers at most: buffer h of a begins where half h of the scratchpad
-     * does, that of b ends there; packed where they do not fit so. */
+     * does, that of b ends there (one buffer: of all of it); packed where they do not fit so. */
     bool has_halves;
     /* Order TILES: buffers of operands are loaded again when the results of their tile are stored,
      * not when it is multiplied; where results go straight to DRAM, by a queue of their own. */

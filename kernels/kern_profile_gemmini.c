@@ -22,8 +22,6 @@
 #include "kernels/kern_profile.h"
 
 #define PIECE_BLOCKS 4u /* MAX_BYTES of a load over the width of the array */
-/* Off until the scratchpad's banks are timed: whole tiles stand for the stalls that they cause. */
-#define HAS_STEPS true
 
 /* In blocks. */
 typedef struct extent {
@@ -75,7 +73,6 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                                kern_gemm_plan_t *out_plan) {
     uint64_t block = machine->matrix_rows, bytes = vnpu_dtype_bytes(shape->a_dtype);
     bool is_doubled = machine->matrix_dataflow == 0; /* weights stay in the array */
-    bool has_steps = is_doubled && HAS_STEPS;
     uint64_t share = is_doubled ? 2 : 1;
     room_t room = {machine->sram_bytes / (block * block * bytes) / share,
                    machine->acc_bytes / (block * block * 4) / share};
@@ -97,9 +94,9 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                              .result_buffers = (uint32_t)share,
                              .row_block = (uint32_t)block,
                              .rotates_nest = true,
-                             .load_k = has_steps ? (uint32_t)(PIECE_BLOCKS * block) : 0,
-                             .step_k = has_steps ? (uint32_t)block : 0,
-                             .has_halves = has_steps,
+                             .load_k = is_doubled ? (uint32_t)(PIECE_BLOCKS * block) : 0,
+                             .step_k = is_doubled ? (uint32_t)block : 0,
+                             .has_halves = true,
                              .holds_stored = !is_doubled,
                              .store_n = is_doubled ? 0 : (uint32_t)block};
     return kern_gemm_finish(machine, shape, &rule, out_plan);

@@ -18,6 +18,7 @@ from benchmarks.accuracy.rows import Call, DataSet, Ratio, Row, number, read_csv
 CONFIG = "gemmini-16"
 PORT_CYCLES = 4  # see dram.frontend in configs/gemmini-16.ini
 PITCH = 1024  # bytes from row to row of the microbenchmarks' matrices in memory: rows do not join to longer requests
+BANK_BYTES = 65536  # sram.interleave_bytes of configs/gemmini-16.ini
 OUTPUT_STATIONARY = (
     ("matrix.dataflow", "output_stationary"),
     ("matrix.pipeline_cycles", "25"),
@@ -63,10 +64,10 @@ def _results_out(n: int, rows: int, cols: int, elem: str) -> Call:
 
 
 def _products(n: int, rows: int, dim: int, keep: bool) -> Call:
-    """n products of rows x dim by dim x dim, weights loaded for each of them, or kept from the first."""
+    """n products of rows x dim by dim x dim, weights loaded for each of them, or kept from the first; operands in banks of their own."""
     lines = [
-        ".program products", f".sram {rows * dim + dim * dim}", f".acc {4 * rows * dim}",
-        f".ap a sram i8 dims=[{rows}:{dim}, {dim}:1]", f".ap b sram i8 base={rows * dim} dims=[{dim}:{dim}, {dim}:1]",
+        ".program products", f".sram {BANK_BYTES + dim * dim}", f".acc {4 * rows * dim}",
+        f".ap a sram i8 dims=[{rows}:{dim}, {dim}:1]", f".ap b sram i8 base={BANK_BYTES} dims=[{dim}:{dim}, {dim}:1]",
         f".ap d acc i32 dims=[{rows}:{dim}, {dim}:1]", ".queue matrix0",
     ]  # fmt: skip
     if keep:
