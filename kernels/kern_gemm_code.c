@@ -110,8 +110,8 @@ static uint32_t a_buffers(const coder_t *c) {
 
 /* Elements from one buffer of an operand to the next. */
 static uint64_t buffer_elems(const coder_t *c, vnpu_dtype_t dtype, uint64_t elems) {
-    if (c->plan->half_bytes == 0) return padded(elems, dtype);
-    return c->plan->half_bytes / vnpu_dtype_bytes(dtype) * vnpu_dtype_block(dtype);
+    if (c->plan->part_bytes == 0) return padded(elems, dtype);
+    return c->plan->part_bytes / vnpu_dtype_bytes(dtype) * vnpu_dtype_block(dtype);
 }
 
 static vnpu_insn_t *load_a(const coder_t *c, const kern_axis_t *k) {
@@ -421,14 +421,14 @@ static void emit_epilogue(const coder_t *c) {
 
 /* ---- program ---- */
 
-/* In halves: a from the start of its half, b up to its end. */
+/* In parts: a from the start of its part, b up to its end. */
 static void declare_operands(coder_t *c) {
     const kern_gemm_plan_t *plan = c->plan;
     uint64_t a = kern_buffer_bytes(c->shape->a_dtype, a_elems(c)),
              weights = kern_buffer_bytes(c->shape->b_dtype, weight_elems(c));
-    if (plan->half_bytes > 0) {
-        c->sram_a = kern_sram(c->builder, (uint64_t)plan->a_buffers * plan->half_bytes);
-        c->sram_b = c->sram_a + plan->half_bytes - (uint32_t)weights;
+    if (plan->part_bytes > 0) {
+        c->sram_a = kern_sram(c->builder, (uint64_t)plan->a_buffers * plan->part_bytes);
+        c->sram_b = c->sram_a + plan->part_bytes - (uint32_t)weights;
         return;
     }
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;

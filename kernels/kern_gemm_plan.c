@@ -74,7 +74,7 @@ static uint64_t result_bytes(const kern_gemm_shape_t *shape, const kern_gemm_pla
 }
 
 uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *plan) {
-    uint64_t operands = plan->half_bytes > 0 ? (uint64_t)plan->a_buffers * plan->half_bytes
+    uint64_t operands = plan->part_bytes > 0 ? (uint64_t)plan->a_buffers * plan->part_bytes
                                              : operand_bytes(shape, plan);
     return operands + result_bytes(shape, plan);
 }
@@ -411,15 +411,15 @@ static void set_steps(const kern_gemm_rule_t *rule, kern_gemm_plan_t *plan) {
     plan->step_k = rule->step_k * times;
 }
 
-/* Halves of what the results leave; with one buffer, all of it. */
-static void set_halves(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
-                       kern_gemm_plan_t *plan) {
+/* Parts of what the results leave. */
+static void set_ends(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                     uint32_t parts, kern_gemm_plan_t *plan) {
     uint64_t unit = kern_align(1) * vnpu_dtype_bytes(shape->a_dtype) *
                     vnpu_dtype_bytes(shape->b_dtype); /* whole elements of both */
     uint64_t others = result_bytes(shape, plan);
-    if (plan->a_buffers > 2 || others >= machine->sram_bytes) return;
-    uint64_t half = (machine->sram_bytes - others) / plan->a_buffers / unit * unit;
-    if (operand_bytes(shape, plan) <= plan->a_buffers * half) plan->half_bytes = (uint32_t)half;
+    if (others >= machine->sram_bytes) return;
+    uint64_t part = (machine->sram_bytes - others) / parts / unit * unit;
+    if (operand_bytes(shape, plan) <= plan->a_buffers * part) plan->part_bytes = (uint32_t)part;
 }
 
 bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
@@ -444,7 +444,7 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
     set_loops(&plan, rule->stream_buffers, rule->result_buffers);
     if (rule->order == KERN_GEMM_TILES && !plan.is_shared) {
         set_steps(rule, &plan);
-        if (rule->has_halves) set_halves(machine, shape, &plan);
+        if (rule->has_ends) set_ends(machine, shape, rule->stream_buffers, &plan);
         plan.holds_stored = rule->holds_stored && shape->is_direct && machine->dma_queues > 1;
     }
     if (rule->store_n > 0 && shape->is_direct && rule->n_grid == 1)

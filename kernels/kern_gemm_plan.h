@@ -42,7 +42,7 @@ typedef struct kern_gemm_plan {
     bool is_shared; /* order TILES: a tile of rows is read once for all instances along grid axis 1, of weights along axis 0 */
     uint32_t row_block; /* the array multiplies whole blocks of so many rows; 0 means 1 */
     uint32_t load_k, step_k; /* elements of K of a piece of a, of b and a product; 0: whole tiles */
-    uint32_t half_bytes; /* of scratchpad from one buffer of both operands to the next; 0: packed */
+    uint32_t part_bytes; /* of scratchpad from one buffer of both operands to the next; 0: packed */
     uint32_t store_n;    /* columns of a transfer of results straight to DRAM; 0: whole tiles */
     bool holds_stored;   /* buffers of operands are free when the results of the tile are in DRAM */
     uint64_t cycles;                          /* what the closed form says */
@@ -71,9 +71,9 @@ typedef struct kern_gemm_rule {
      * comes first, then a's piece, then b's other steps of it; from then on a's piece comes before
      * b's steps. Multiples of both where a tile would have more than KERN_GEMM_STEPS. 0: whole. */
     uint32_t load_k, step_k;
-    /* Order TILES, 2 stream buffers at most: buffer h of a begins where half h of the scratchpad
-     * does, that of b ends there (one buffer: of all of it); packed where they do not fit so. */
-    bool has_halves;
+    /* Order TILES: the scratchpad has a part for each stream buffer; a buffer of a begins where its
+     * part does, that of b ends where it ends. Packed where they do not fit so. */
+    bool has_ends;
     /* Order TILES: buffers of operands are loaded again when the results of their tile are stored,
      * not when it is multiplied; where results go straight to DRAM, by a queue of their own. */
     bool holds_stored;

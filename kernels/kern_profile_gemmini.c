@@ -7,10 +7,10 @@
  * next one loads while one is multiplied. With results in the array they take all of both, one
  * after the other. Tiles begin near a square, the side what the accumulator holds, the depth what a
  * half of the scratchpad's share holds, and grow one block at a time, J, I, K in turn, while they
- * fit and there is more of the operand. Whole blocks are multiplied. With weights in the array the
- * operands of a tile lie at both ends of a half of the scratchpad. The left one comes in pieces of
- * the widest load, 4 blocks of K, the right one block by block, and every block is multiplied once
- * it is there. With results in the array a tile is loaded when the one before is stored, 16 columns
+ * fit and there is more of the operand. Whole blocks are multiplied. The operands of a tile lie at
+ * both ends of their half, or of all, of the scratchpad. With weights in the array the left one
+ * comes in pieces of the widest load, 4 blocks of K, the right one block by block, and every block is
+ * multiplied once it is there. With results in the array a tile is loaded when the one before is stored, 16 columns
  * a store.
  *
  * A convolution (tiled_conv_auto) begins with all of it as one tile and takes from the longest of
@@ -96,7 +96,7 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                              .rotates_nest = true,
                              .load_k = is_doubled ? (uint32_t)(PIECE_BLOCKS * block) : 0,
                              .step_k = is_doubled ? (uint32_t)block : 0,
-                             .has_halves = true,
+                             .has_ends = true,
                              .holds_stored = !is_doubled,
                              .store_n = is_doubled ? 0 : (uint32_t)block};
     return kern_gemm_finish(machine, shape, &rule, out_plan);

@@ -97,7 +97,7 @@ static const steps_case_t cases[] = {
     {{3, 17, 60, 33}, {32, 64, 48}, 64, 16},
 };
 
-enum { DOUBLED = 1, HALVES = 2, HELD = 4, NARROW = 8, WAYS = 16 }; /* NARROW: stores of 16 columns */
+enum { DOUBLED = 1, ENDS = 2, HELD = 4, NARROW = 8, WAYS = 16 }; /* NARROW: stores of 16 columns */
 
 static bool finish(kern_context_t *context, const product_t *p, const steps_case_t *c,
                    uint32_t way, kern_gemm_plan_t *out_plan) {
@@ -116,7 +116,7 @@ static bool finish(kern_context_t *context, const product_t *p, const steps_case
                              .rotates_nest = true,
                              .load_k = c->load_k,
                              .step_k = c->step_k,
-                             .has_halves = (way & HALVES) != 0,
+                             .has_ends = (way & ENDS) != 0,
                              .holds_stored = (way & HELD) != 0,
                              .store_n = way & NARROW ? 16 : 0};
     return kern_gemm_finish(kern_machine(context), &p->shape, &rule, out_plan);
@@ -130,7 +130,7 @@ static void run_all(const char *config, const char *options, bool is_float) {
         const size_t count = sizeof cases / sizeof cases[0];
         for (size_t i = 0; i < WAYS * count; i++) {
             uint32_t way = (uint32_t)(i / count);
-            product_t p = make_product(cases[i % count].size, is_float, (way & HALVES) != 0);
+            product_t p = make_product(cases[i % count].size, is_float, (way & ENDS) != 0);
             p.shape.is_direct =
                 !is_float && kern_machine(context)->dma_accumulator_bytes_per_cycle > 0;
             kern_gemm_plan_t plan;
@@ -160,7 +160,7 @@ Test(gemm_steps, floats_with_an_epilogue, .timeout = 60) {
     run_all("default", "dma.queues=2", true);
 }
 
-Test(gemm_steps, operands_lie_at_both_ends_of_a_half) {
+Test(gemm_steps, operands_lie_at_both_ends) {
     shim_open("gemmini-16", "sram.bytes=32 KiB", DEV_EXEC_VALUES, 3);
     kern_context_t *context = NULL;
     cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
@@ -168,8 +168,8 @@ Test(gemm_steps, operands_lie_at_both_ends_of_a_half) {
     product_t p = make_product(wide.size, false, false);
     p.shape.is_direct = true;
     kern_gemm_plan_t plan;
-    cr_assert(finish(context, &p, &wide, DOUBLED | HALVES | HELD | NARROW, &plan));
-    cr_assert_eq(plan.half_bytes, 16384);
+    cr_assert(finish(context, &p, &wide, DOUBLED | ENDS | HELD | NARROW, &plan));
+    cr_assert_eq(plan.part_bytes, 16384);
     cr_assert_eq(kern_gemm_steps(&plan), 8);
     cr_assert_eq(kern_gemm_stores(&plan), 2);
     cr_assert_eq(kern_gemm_sram_bytes(&p.shape, &plan), 32768);
@@ -189,12 +189,12 @@ Test(gemm_steps, operands_lie_at_both_ends_of_a_half) {
     }
     cr_assert_eq(products, 8);
     cr_assert_eq(stores, 2, "after the last tile of K");
-    check(&p, "halves");
+    check(&p, "ends");
     release(&p);
     test_close(context);
 }
 
-/* One buffer is a half of its own; what has too many steps takes larger ones. */
+/* What does not fit so is packed; what has too many steps takes larger ones. */
 Test(gemm_steps, limits) {
     shim_open("gemmini-16", "sram.bytes=32 KiB", DEV_EXEC_VALUES, 3);
     kern_context_t *context = NULL;
@@ -205,13 +205,15 @@ Test(gemm_steps, limits) {
     product_t p = make_product(large.size, false, false);
     p.shape.is_direct = true;
     kern_gemm_plan_t plan;
-    cr_assert(finish(context, &p, &large, HALVES, &plan));
-    cr_assert_eq(plan.half_bytes, 32768, "one buffer has all of it");
+    cr_assert(finish(context, &p, &large, DOUBLED | ENDS, &plan));
+    cr_assert_eq(plan.part_bytes, 0, "32 KiB of operands");
+    cr_assert(finish(context, &p, &large, ENDS, &plan));
+    cr_assert_eq(plan.part_bytes, 32768, "one buffer has all of it");
     p.shape.size[GEMM_K] = 1000;
-    cr_assert(finish(context, &p, &fine, HALVES, &plan));
+    cr_assert(finish(context, &p, &fine, ENDS, &plan));
     cr_assert_eq(plan.step_k, 4, "500 steps");
     cr_assert_eq(plan.load_k, 8);
-    cr_assert(finish(context, &p, &odd, HALVES, &plan));
+    cr_assert(finish(context, &p, &odd, ENDS, &plan));
     cr_assert_eq(kern_gemm_steps(&plan), 1, "no multiple: whole tiles");
     release(&p);
     test_close(context);
