@@ -81,13 +81,55 @@ static void value_of(const vnpu_insn_t *insn, const dev_view_t *view, uint8_t el
     }
 }
 
+/* Whether the destination lays the innermost dimension of the source in blocks. */
+static bool is_blocked(const exec_instance_t *instance) {
+    const vnpu_insn_t *insn = instance->insn;
+    const vnpu_ap_t *ap = instance->program->ap;
+    return insn->src[0] != VNPU_NO_AP && ap[insn->dst].ndims == ap[insn->src[0]].ndims + 1u;
+}
+
+/* `blocks` of `elems` elements, from element `from` of the source's innermost dimension on. */
+static void copy_blocks(exec_instance_t *instance, const dev_view_t *dst, uint8_t *dst_ptr,
+                        const dev_view_t *src, const uint8_t *src_ptr, uint32_t from,
+                        uint32_t blocks, uint32_t elems) {
+    uint32_t outer = src->ndims - 1;
+    dev_view_t to = *dst, in = *src;
+    int64_t step = src->stride[outer];
+    in.ndims = dst->ndims;
+    in.size[outer] = to.size[outer] = blocks;
+    in.size[outer + 1] = to.size[outer + 1] = elems;
+    in.stride[outer] = step * (int64_t)dst->size[outer + 1];
+    in.stride[outer + 1] = step;
+    in.count = src->count / src->size[outer] * blocks * elems;
+    to.count = in.count;
+    if (in.count == 0) return;
+    int64_t skipped = from / dst->size[outer + 1] * dst->stride[outer];
+    exec_copy(instance->worker, &to, dst_ptr + skipped * dst->elem_bytes, &in,
+              src_ptr + from * step * src->elem_bytes, COPY_PLAIN);
+}
+
+/* Both of the shape of `src`, but for blocks: whole ones, then what is left. */
+static void copy_plain(exec_instance_t *instance, const dev_view_t *dst, uint8_t *dst_ptr,
+                       const dev_view_t *src, const uint8_t *src_ptr) {
+    if (dst->ndims == src->ndims) {
+        exec_copy(instance->worker, dst, dst_ptr, src, src_ptr, COPY_PLAIN);
+        return;
+    }
+    uint32_t block = dst->size[src->ndims], elems = src->size[src->ndims - 1];
+    uint32_t blocks = elems / block, rest = elems % block;
+    copy_blocks(instance, dst, dst_ptr, src, src_ptr, 0, blocks, block);
+    copy_blocks(instance, dst, dst_ptr, src, src_ptr, blocks * block, 1, rest);
+}
+
 /* A whole tile at `dst`: the value of the instruction, and over it what exists of the source. */
 static void copy_padded(exec_instance_t *instance, const dev_view_t *dst, uint8_t *dst_ptr,
                         const exec_operand_t *src) {
     dev_view_t inner = *dst;
     int64_t skipped = 0;
+    uint32_t shared = src->view.ndims;
+    if (shared < dst->ndims) shared--; /* the innermost one is in blocks */
     inner.count = src->view.count;
-    for (uint32_t d = 0; d < dst->ndims; d++) {
+    for (uint32_t d = 0; d < shared; d++) {
         inner.size[d] = src->view.size[d];
         if (src->view.has_window) skipped += src->view.front[d] * dst->stride[d];
     }
@@ -97,24 +139,28 @@ static void copy_padded(exec_instance_t *instance, const dev_view_t *dst, uint8_
         exec_fill(dst, dst_ptr, element);
     }
     if (inner.count == 0) return;
-    exec_copy(instance->worker, &inner, dst_ptr + skipped * dst->elem_bytes, &src->view, src->ptr,
-              COPY_PLAIN);
+    copy_plain(instance, &inner, dst_ptr + skipped * dst->elem_bytes, &src->view, src->ptr);
 }
 
 static sim_status_t dma_copy(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
-    bool accumulates = insn->flags & VNPU_F_ACCUMULATE;
+    bool accumulates = insn->flags & VNPU_F_ACCUMULATE, has_blocks = is_blocked(instance);
     exec_operand_t dst, src;
-    sim_status_t status =
-        make_pair(instance, accumulates ? ACCESS_UPDATE : ACCESS_WRITE, &dst, &src);
+    sim_status_t status = make_pair(
+        instance, accumulates || has_blocks ? ACCESS_UPDATE : ACCESS_WRITE, &dst, &src);
     if (status != SIM_OK || dst.view.count == 0) return status;
+    if (src.view.count == 0 && !(insn->flags & VNPU_F_PAD)) return SIM_OK;
     static const uint8_t zero[8];
-    bool is_whole = src.view.count == dst.view.count;
+    bool is_whole = src.view.count == dst.view.count && !has_blocks;
     if (!accumulates && is_whole && exec_alias_load(instance, &dst, &src)) return SIM_OK;
     switch (plan_move(instance, &dst, src.view.count ? &src : NULL)) {
     case MOVE_DATA:
         if (insn->flags & VNPU_F_PAD) {
             copy_padded(instance, &dst.view, dst.ptr, &src);
+            break;
+        }
+        if (has_blocks) {
+            copy_plain(instance, &dst.view, dst.ptr, &src.view, src.ptr);
             break;
         }
         exec_copy(instance->worker, &dst.view, dst.ptr, &src.view, src.ptr, kind_of(instance));
@@ -288,8 +334,8 @@ sim_status_t exec_dma(exec_instance_t *instance) {
 
 /*
  * A copy that overwrites is split: its source is captured, converted, in a dense buffer, and
- * written when the transfer completes. The others (fill, accumulate, gather, scatter) run whole at
- * completion, after all earlier ones of the queue.
+ * written when the transfer completes. The others (fill, accumulate, blocks, gather, scatter) run
+ * whole at completion, after all earlier ones of the queue.
  */
 static sim_status_t capture(exec_instance_t *instance, exec_late_t *late) {
     exec_operand_t dst, src;
@@ -320,7 +366,8 @@ sim_status_t exec_dma_late(exec_instance_t *instance, exec_late_t **out_late) {
     bool is_copy =
         instance->insn->op == VNPU_OP_DMA_COPY || instance->insn->op == VNPU_OP_DMA_TRANSPOSE;
     sim_status_t status = SIM_OK;
-    if (is_copy && !(instance->insn->flags & VNPU_F_ACCUMULATE)) status = capture(instance, late);
+    if (is_copy && !(instance->insn->flags & VNPU_F_ACCUMULATE) && !is_blocked(instance))
+        status = capture(instance, late);
     if (status != SIM_OK) {
         exec_late_destroy(late);
         return status;

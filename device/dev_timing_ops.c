@@ -172,6 +172,14 @@ static uint64_t local_bytes(const dev_class_t *cls, const dev_view_t *view) {
     return whole > bytes ? whole : bytes;
 }
 
+/* What of a destination in blocks the source fills. */
+static void cut_blocks(dev_view_t *dst, const dev_view_t *src) {
+    uint32_t inner = src->ndims - 1, block = dst->size[inner + 1];
+    dst->count /= dst->size[inner];
+    dst->size[inner] = (src->size[inner] + block - 1) / block;
+    dst->count *= dst->size[inner];
+}
+
 /* Of the side in DRAM; inside the scratchpad of the destination. */
 static void walk_runs(const dev_view_t *view, bool keeps_rows, sim_dma_op_t *op) {
     uint32_t inner = view->ndims - 1;
@@ -194,6 +202,41 @@ static void walk_runs(const dev_view_t *view, bool keeps_rows, sim_dma_op_t *op)
         op->size[d] = view->size[d];
         op->stride[d] = view->stride[d] * (int64_t)view->elem_bytes;
     }
+}
+
+/* An engine whose commands are rows of a matrix writes a row of memory to several words of the scratchpad: a dimension of stride 0
+ * outside the run that fills a word with it at most. */
+static void take_repeats(const dev_class_t *cls, sim_dma_op_t *op) {
+    if (op->ndims == 0) return;
+    uint32_t last = op->ndims - 1;
+    bool is_word = op->stride[last] == 0 && op->run_bytes * op->size[last] <= cls->sram_banks.word_bytes;
+    if (!is_word || op->size[last] == 1) return;
+    op->run_writes = op->size[last];
+    op->ndims = last;
+}
+
+/* Elements of a dimension that a border fills: before the source, and as many behind it at most (the rest of a tile that reaches
+ * beyond is nobody's). */
+static uint32_t border_of(const vnpu_ap_t *ap, const dev_view_t *src, uint32_t d, uint32_t whole) {
+    if (!src->has_window) return 0;
+    uint32_t behind = whole - src->front[d] - src->size[d], pad = 0;
+    for (uint32_t c = 0; c < 4; c++) {
+        if ((ap->clip[c].axis_mode & VNPU_CLIP_WINDOW) && ap->clip[c].dim == d) pad = ap->pad[c];
+    }
+    return src->front[d] + (behind < pad ? behind : pad);
+}
+
+/* Bytes, of whole words, that a padded copy fills with its border. */
+static uint64_t fill_bytes(const dev_class_t *cls, const vnpu_ap_t *ap, const dev_view_t *dst, const dev_view_t *src) {
+    uint32_t word = cls->sram_banks.word_bytes, inner = dst->ndims - 1;
+    uint64_t words = ((uint64_t)dst->size[inner] * dst->elem_bytes + word - 1) / word, there = words, all = words;
+    for (uint32_t d = 0; d < inner; d++) {
+        bool is_block = d + 1 == src->ndims; /* of dst alone */
+        uint32_t size = is_block ? dst->size[d] : src->size[d];
+        there *= size;
+        all *= is_block ? size : size + border_of(ap, src, d, dst->size[d]);
+    }
+    return (all - there) * word;
 }
 
 static void dram_rows(timing_queue_t *queue, timing_slot_t *slot, const dev_view_t *table, uint16_t ap_index, uint64_t n) {
@@ -230,6 +273,37 @@ static void count_dram(dev_record_t *record, const sim_dma_op_t *op, uint64_t by
     if (op->kind == SIM_DMA_WRITE) record->dram_written_bytes += bytes;
 }
 
+/* A copy, or a fill (src NULL). */
+static void set_move(const timing_queue_t *queue, sim_dma_op_t *op, dev_view_t *dst, const dev_view_t *src) {
+    const dev_class_t *cls = queue->core->cls;
+    const vnpu_insn_t *insn = queue->insn;
+    bool is_read = op->kind == SIM_DMA_READ, has_commands = cls->dma.command_runs > 0;
+    if (is_read && dst->ndims > src->ndims) {
+        cut_blocks(dst, src);
+        op->is_scattered = true;
+    }
+    const dev_view_t *far = is_read ? src : dst;
+    walk_runs(far, cls->dma.keeps_rows, op);
+    if (is_read && has_commands && dst->space == VNPU_SPACE_SRAM) {
+        take_repeats(cls, op);
+        const vnpu_ap_t *ap = &queue->core->job->placed.program->ap[insn->src[0]];
+        if (insn->flags & VNPU_F_PAD) op->fill_bytes = fill_bytes(cls, ap, dst, src);
+    }
+    uint64_t times = op->run_writes > 0 ? op->run_writes : 1; /* read once */
+    count_dram(&queue->core->job->record, op, far->count * far->elem_bytes / times);
+    op->sram_bytes = 0;
+    if (src != NULL && src->space == VNPU_SPACE_SRAM) {
+        op->sram_bytes += local_bytes(cls, src);
+        op->local = range_of(src);
+    }
+    if (dst->space == VNPU_SPACE_SRAM) {
+        op->sram_bytes += local_bytes(cls, dst);
+        op->local = range_of(dst);
+    }
+    if (src != NULL && src->space == VNPU_SPACE_ACC) op->acc_bytes = src->count * src->elem_bytes;
+    if (dst->space == VNPU_SPACE_ACC) op->acc_bytes = dst->count * dst->elem_bytes;
+}
+
 static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
     const vnpu_insn_t *insn = queue->insn;
     sim_dma_op_t *op = &slot->op.dma;
@@ -255,20 +329,7 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         op->sram_bytes = local->count * local->elem_bytes + index.count * index.elem_bytes;
         count_dram(&queue->core->job->record, op, op->row_count * op->run_bytes);
     } else {
-        const dev_view_t *far = reads_dram ? &src : &dst;
-        walk_runs(far, queue->core->cls->dma.keeps_rows, op);
-        count_dram(&queue->core->job->record, op, far->count * far->elem_bytes);
-        op->sram_bytes = 0;
-        if (has_source && src.space == VNPU_SPACE_SRAM) {
-            op->sram_bytes += local_bytes(queue->core->cls, &src);
-            op->local = range_of(&src);
-        }
-        if (dst.space == VNPU_SPACE_SRAM) {
-            op->sram_bytes += local_bytes(queue->core->cls, &dst);
-            op->local = range_of(&dst);
-        }
-        if (has_source && src.space == VNPU_SPACE_ACC) op->acc_bytes = src.count * src.elem_bytes;
-        if (dst.space == VNPU_SPACE_ACC) op->acc_bytes = dst.count * dst.elem_bytes;
+        set_move(queue, op, &dst, has_source ? &src : NULL);
     }
     if (insn->multicast != 0) {
         const timing_core_t *core = queue->core;

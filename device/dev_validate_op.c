@@ -159,6 +159,29 @@ static int window_of(const vnpu_ap_t *ap, uint32_t dim) {
     return -1;
 }
 
+static bool has_blocks(const dev_check_t *check) {
+    return check->insn->op == VNPU_OP_DMA_COPY &&
+           operand_ap(check, DST)->ndims == operand_ap(check, SRC0)->ndims + 1u;
+}
+
+/* The innermost dimension of src0 lies in blocks in the two innermost ones of dst. */
+static sim_status_t check_blocks(dev_check_t *check) {
+    const vnpu_ap_t *src = operand_ap(check, SRC0), *dst = operand_ap(check, DST);
+    uint32_t inner = src->ndims - 1u, elems = src->dim[inner].size;
+    if (check->insn->flags & VNPU_F_ACCUMULATE) return FAIL_INSN("blocks and acc exclude each other");
+    if (vnpu_dtype_block((vnpu_dtype_t)src->dtype) > 1 ||
+        vnpu_dtype_block((vnpu_dtype_t)dst->dtype) > 1)
+        return FAIL_INSN("blocks of a type that has blocks of its own");
+    if (window_of(src, inner) >= 0) return FAIL_INSN("src0 dimension %u: a window in blocks", inner);
+    uint32_t size = dst->dim[inner + 1].size;
+    sim_status_t status = check_in(check, DST, IN_SRAM);
+    if (status == SIM_OK) status = check_in(check, SRC0, IN_DRAM);
+    if (status == SIM_OK) status = check_plain_dim(check, DST, inner + 1, size);
+    if (status == SIM_OK)
+        status = check_plain_dim(check, DST, inner, elems / size + (elems % size != 0));
+    return status;
+}
+
 /* A copy that pads: whole tiles in SRAM for windows in DRAM. */
 static sim_status_t check_dma_pad(dev_check_t *check) {
     if (check->insn->flags & VNPU_F_ACCUMULATE) return FAIL_INSN("pad and acc exclude each other");
@@ -166,8 +189,14 @@ static sim_status_t check_dma_pad(dev_check_t *check) {
     if (status == SIM_OK) status = check_in(check, SRC0, IN_DRAM);
     if (status == SIM_OK) status = check_value(check);
     const vnpu_ap_t *src = operand_ap(check, SRC0);
-    if (status == SIM_OK) status = check_ndims(check, DST, src->ndims);
-    for (uint32_t d = 0; status == SIM_OK && d < src->ndims; d++) {
+    uint32_t shared = src->ndims;
+    if (has_blocks(check)) {
+        if (status == SIM_OK) status = check_blocks(check);
+        shared--;
+    } else if (status == SIM_OK) {
+        status = check_ndims(check, DST, src->ndims);
+    }
+    for (uint32_t d = 0; status == SIM_OK && d < shared; d++) {
         uint64_t key[4];
         if (window_of(src, d) < 0) {
             status = check_same_dim(check, DST, d, SRC0, d);
@@ -216,7 +245,10 @@ static sim_status_t check_dma_move(dev_check_t *check) {
         operand_ap(check, SRC0)->space == VNPU_SPACE_DRAM) {
         return FAIL_INSN("DRAM to DRAM: a DMA queue moves through SRAM");
     }
-    return check_same_shape(check, DST, SRC0);
+    if (!has_blocks(check)) return check_same_shape(check, DST, SRC0);
+    status = check_blocks(check);
+    uint32_t shared = operand_ap(check, SRC0)->ndims - 1u;
+    return status == SIM_OK ? check_same_leading(check, DST, SRC0, shared) : status;
 }
 
 static sim_status_t check_dma_fill(dev_check_t *check) {

@@ -416,9 +416,10 @@ static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
         return status != VNPU_OK ? status
                                  : kern_activate(context, stream, &call->out, call->activation);
     }
-    skip_elements(&shape);
+    const kern_profile_t *profile = kern_profile_of(&context->machine);
+    if (profile->skips == NULL || profile->skips(&shape)) skip_elements(&shape);
     /* A compiler's rule counts rows and columns. */
-    if (kern_profile_of(&context->machine)->plan_conv == NULL) flatten(&shape);
+    if (profile->plan_conv == NULL) flatten(&shape);
     operands_t at = {call->out.address, call->in.address, call->weight.address, call->bias.address};
     return run(context, stream, &shape, &at);
 }

@@ -1,25 +1,11 @@
-#include "kernels/kern_conv_plan.h"
+#include "kernels/kern_conv_code.h"
 #include "kernels/kern_gemm_plan.h"
 #include "kernels/kern_internal.h"
-#include "kernels/kern_move.h"
 
 #define MOST_TERMS 8u
 
-/* A pattern while it is put together: tile positions only, so that it can be counted first. */
-typedef struct coder {
-    const kern_conv_shape_t *shape;
-    const kern_conv_plan_t *plan;
-    kern_builder_t *builder;                     /* NULL: patterns are only counted */
-    bool is_turned, is_channels_last, is_merged; /* is_merged: kw and c are one dimension */
-    kern_axis_t kernel[2], row;                  /* whole kernel dimensions; kw and c together */
-    int64_t in_stride[CONV_AXES]; /* of the image tile: elements per row, column, ... */
-    int64_t weight_stride[CONV_AXES], weight_kernel[2];
-    int64_t tile_stride[CONV_AXES];                              /* of the result tile */
-    uint64_t image_elems, weight_elems, chunk_elems, tile_elems; /* chunk: of one c tile */
-    uint8_t arg_in, arg_weight, arg_bias, arg_out;
-    uint32_t sram_in, sram_weight, sram_bias, sram_out, sram_temp, acc;
-    kern_ring_t a, b, c, result, out; /* image; panel; bias; accumulator; result tile */
-} coder_t;
+/* Patterns are put together of tile positions only, so that they can be counted first. */
+typedef kern_conv_coder_t coder_t;
 
 static const kern_axis_t *axis_of(const coder_t *c, uint32_t x) {
     return &c->plan->axis[x];
@@ -93,6 +79,10 @@ static coder_t coder_of(const kern_conv_shape_t *shape, const kern_conv_plan_t *
                   !kern_axis_is_clipped(channels);
     int64_t row = shape->kernel[CONV_COLS] * channels->tile;
     c.row = kern_axis_make(row, row);
+    if (plan->block > 0) {
+        kern_conv_blocks_lay_out(&c);
+        return c;
+    }
     lay_out_image(&c);
     lay_out_weights(&c);
     lay_out_tile(&c);
@@ -180,6 +170,7 @@ bool kern_conv_is_expressible(const kern_conv_shape_t *shape, const kern_conv_pl
     result_terms(&c, &result, true);
     bool fits = dims_of(&image) <= VNPU_MAX_DIMS && dims_of(&weights) <= VNPU_MAX_DIMS &&
                 dims_of(&result) <= VNPU_MAX_DIMS && k_dims(&c) <= 4;
+    if (plan->block > 0) fits = true; /* at most b, oh, ow and two of k or n */
     /* The image's two windows are clips as well. */
     uint32_t image_clips = 2, result_clips = 0;
     for (uint32_t x = 0; x < CONV_AXES; x++) {
@@ -197,6 +188,13 @@ bool kern_conv_is_expressible(const kern_conv_shape_t *shape, const kern_conv_pl
 
 /* ---- moves ---- */
 
+/* Of image or weights. */
+static void take_blocks(const coder_t *c, kern_move_t *move) {
+    if (c->plan->block == 0) return;
+    move->keeps_order = true;
+    move->elems = kern_conv_blocks_pitch(c, move->near_dtype);
+}
+
 static vnpu_insn_t *load_image(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
     kern_move_t move = {.arg = c->arg_in,
@@ -208,6 +206,7 @@ static vnpu_insn_t *load_image(const coder_t *c) {
                         .level = c->plan->a_level,
                         .buffers = c->plan->a_buffers,
                         .elems = c->image_elems};
+    take_blocks(c, &move);
     kern_window_t window[2];
     static const uint32_t axes[2] = {CONV_H, CONV_W};
     kern_move_add(&move, axis_of(c, CONV_G), shape->in[CONV_G], 0, NULL);
@@ -220,6 +219,10 @@ static vnpu_insn_t *load_image(const coder_t *c) {
                         window[s].step == axis->tile && window[s].extent == axis->size;
         kern_move_add(&move, axis, shape->in[axes[s]], c->in_stride[axes[s]],
                       is_plain ? NULL : &window[s]);
+    }
+    if (c->plan->block > 0) {
+        kern_conv_blocks_move_image(c, &move);
+        return kern_move_emit(c->builder, KERN_LOAD, &move);
     }
     kern_move_add(&move, axis_of(c, CONV_C), shape->in[CONV_C], c->in_stride[CONV_C], NULL);
     return kern_move_emit(c->builder, KERN_LOAD, &move);
@@ -250,7 +253,12 @@ static vnpu_insn_t *load_weights(const coder_t *c) {
                         .level = weight_level(c),
                         .buffers = weight_buffers(c->plan),
                         .elems = c->weight_elems};
+    take_blocks(c, &move);
     kern_move_add(&move, axis_of(c, CONV_G), shape->weight[CONV_G], 0, NULL);
+    if (c->plan->block > 0) {
+        kern_conv_blocks_move_weights(c, &move);
+        return kern_move_emit(c->builder, KERN_LOAD, &move);
+    }
     kern_move_add(&move, axis_of(c, CONV_N), shape->weight[CONV_N], c->weight_stride[CONV_N], NULL);
     kern_move_add(&move, axis_of(c, CONV_C), shape->weight[CONV_C], c->weight_stride[CONV_C], NULL);
     for (int s = 0; s < 2; s++)
@@ -300,6 +308,11 @@ static vnpu_insn_t *store_out(const coder_t *c) {
         move.sram = c->acc;
     }
     kern_move_add(&move, axis_of(c, CONV_G), shape->out[CONV_G], 0, NULL);
+    if (c->plan->block > 0) {
+        move.keeps_order = true;
+        kern_conv_blocks_move_results(c, &move);
+        return kern_move_emit(c->builder, KERN_STORE, &move);
+    }
     for (uint32_t x = CONV_N; x <= CONV_W; x++)
         kern_move_add(&move, axis_of(c, x), shape->out[x], c->tile_stride[x], NULL);
     return kern_move_emit(c->builder, KERN_STORE, &move);
@@ -447,9 +460,10 @@ static void load_bias_blocks(const coder_t *c) {
     blocks.size /= block;
     blocks.tile /= block;
     int64_t far_n = shape->bias[CONV_N], near_n = c->tile_stride[CONV_N];
+    int64_t near_block = c->plan->block > 0 ? c->tile_block : near_n * block;
     kern_term_t far[6] = {{axis_of(c, CONV_G), shape->bias[CONV_G], false},
                           {&blocks, far_n * block, false}};
-    kern_term_t near[6] = {{axis_of(c, CONV_G), 0, false}, {&blocks, near_n * block, false}};
+    kern_term_t near[6] = {{axis_of(c, CONV_G), 0, false}, {&blocks, near_block, false}};
     uint32_t count = 2;
     for (uint32_t x = CONV_B; x <= CONV_W; x++, count++) {
         far[count] = (kern_term_t){axis_of(c, x), 0, x == CONV_W};
@@ -472,6 +486,21 @@ static void load_bias_blocks(const coder_t *c) {
 
 /* ---- program ---- */
 
+static void place_operands(coder_t *c) {
+    const kern_conv_shape_t *shape = c->shape;
+    const kern_conv_plan_t *plan = c->plan;
+    if (plan->block > 0) {
+        kern_conv_blocks_place(c);
+        return;
+    }
+    c->sram_in =
+        kern_sram(c->builder, plan->a_buffers * kern_align(c->image_elems *
+                                                           vnpu_dtype_bytes(shape->in_dtype)));
+    c->sram_weight = kern_sram(
+        c->builder, weight_buffers(plan) *
+                        kern_align(c->weight_elems * vnpu_dtype_bytes(shape->weight_dtype)));
+}
+
 static void declare(coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
     const kern_conv_plan_t *plan = c->plan;
@@ -480,11 +509,7 @@ static void declare(coder_t *c) {
     c->arg_in = kern_arg(b, VNPU_ARG_IN);
     c->arg_weight = kern_arg(b, VNPU_ARG_IN);
     if (shape->has_bias) c->arg_bias = kern_arg(b, VNPU_ARG_IN);
-    c->sram_in = kern_sram(b, plan->a_buffers *
-                                  kern_align(c->image_elems * vnpu_dtype_bytes(shape->in_dtype)));
-    c->sram_weight =
-        kern_sram(b, weight_buffers(plan) *
-                         kern_align(c->weight_elems * vnpu_dtype_bytes(shape->weight_dtype)));
+    place_operands(c);
     bool is_direct = kern_conv_is_direct(shape, plan);
     if (!is_direct)
         c->sram_out = kern_sram(
@@ -532,7 +557,11 @@ static void emit_products(const coder_t *c) {
     kern_wait(load, c->a.free, 1);
     kern_signal(load, c->a.full, 1);
     if (!c->plan->is_panel) kern_signal(load_weights(c), c->a.full, 1);
-    emit_mm(c);
+    if (c->plan->block > 0) {
+        kern_conv_blocks_products(c);
+    } else {
+        emit_mm(c);
+    }
     close_axis(c, CONV_C);
 }
 

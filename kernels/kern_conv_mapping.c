@@ -80,6 +80,18 @@ static uint64_t compulsory_bytes(const kern_conv_shape_t *shape) {
     return bytes + (uint64_t)(size[CONV_G] * size[CONV_N]) * vnpu_dtype_bytes(shape->bias_dtype);
 }
 
+/* A product per kernel position, or for as many as share a word. */
+static uint64_t block_macs(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                           const kern_conv_plan_t *plan, uint64_t pixels, uint64_t channels,
+                           uint64_t n) {
+    uint64_t cols = (uint64_t)shape->kernel[CONV_COLS], sum = 0;
+    for (uint64_t j = 0; j < cols; j += plan->pixels) {
+        uint64_t packed = cols - j < plan->pixels ? cols - j : plan->pixels;
+        sum += kern_cost_padded_macs(machine, pixels, packed * channels, n);
+    }
+    return (uint64_t)shape->kernel[CONV_ROWS] * sum;
+}
+
 /* One product per tile; whole tiles and the last ones have their own padding. */
 static uint64_t padded_macs(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                             const kern_conv_plan_t *plan) {
@@ -101,6 +113,10 @@ static uint64_t padded_macs(const vnpu_machine_t *machine, const kern_conv_shape
         if (times == 0) continue;
         uint64_t pixels = value[1] * value[2] * value[3],
                  k = value[4] * (uint64_t)kern_conv_positions(shape);
+        if (plan->block > 0) {
+            sum += times * block_macs(machine, shape, plan, pixels, value[4], value[0]);
+            continue;
+        }
         sum += times * (is_turned ? kern_cost_padded_macs(machine, value[0], k, pixels)
                                   : kern_cost_padded_macs(machine, pixels, k, value[0]));
     }

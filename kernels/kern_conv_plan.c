@@ -48,6 +48,7 @@ kern_window_t kern_conv_window(const kern_conv_shape_t *shape, const kern_conv_p
                                int spatial) {
     int64_t tile = plan->axis[spatial == CONV_ROWS ? CONV_H : CONV_W].tile;
     int64_t reach = (shape->kernel[spatial] - 1) * shape->dilation[spatial] + 1;
+    if (plan->has_whole_steps) reach += shape->stride[spatial] - 1;
     return (kern_window_t){.size = (tile - 1) * shape->stride[spatial] + reach,
                            .step = tile * shape->stride[spatial],
                            .extent = shape->in_size[spatial],
@@ -64,18 +65,25 @@ bool kern_conv_needs_temp(const kern_conv_shape_t *shape) {
     return two_steps && shape->out_dtype != sums;
 }
 
+/* Elements that a tile of the axis takes, whole blocks where there are blocks. */
+static uint64_t stored(const kern_conv_plan_t *plan, uint32_t x) {
+    uint64_t tile = plan->axis[x].tile;
+    return plan->block > 0 ? kern_ceil_div(tile, plan->block) * plan->block : tile;
+}
+
 static uint64_t image_elems(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan) {
-    return (uint64_t)(kern_conv_window(shape, plan, CONV_ROWS).size *
-                      kern_conv_window(shape, plan, CONV_COLS).size) *
-           plan->axis[CONV_B].tile * plan->axis[CONV_C].tile;
+    uint64_t elems = (uint64_t)(kern_conv_window(shape, plan, CONV_ROWS).size *
+                                kern_conv_window(shape, plan, CONV_COLS).size) *
+                     plan->axis[CONV_B].tile * stored(plan, CONV_C);
+    return plan->pixels > 1 ? elems + (uint64_t)(plan->pixels - 1) * plan->block : elems;
 }
 
 static uint64_t chunk_elems(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan) {
-    return (uint64_t)kern_conv_positions(shape) * plan->axis[CONV_C].tile * plan->axis[CONV_N].tile;
+    return (uint64_t)kern_conv_positions(shape) * plan->axis[CONV_C].tile * stored(plan, CONV_N);
 }
 
 static uint64_t tile_elems(const kern_conv_plan_t *plan) {
-    return kern_conv_pixels(plan) * plan->axis[CONV_N].tile;
+    return kern_conv_pixels(plan) * stored(plan, CONV_N);
 }
 
 static uint64_t sram_bytes(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan) {
@@ -85,6 +93,7 @@ static uint64_t sram_bytes(const kern_conv_shape_t *shape, const kern_conv_plan_
     uint64_t bytes =
         plan->a_buffers * kern_align(image_elems(shape, plan) * elem(shape->in_dtype)) +
         weight_buffers * kern_align(weights);
+    if (plan->block > 0) bytes = plan->a_buffers * plan->stream_bytes;
     if (!kern_conv_is_direct(shape, plan))
         bytes += plan->tile_buffers * kern_align(tile_elems(plan) * elem(shape->out_dtype));
     if (shape->has_bias && plan->bias_block == 0)
@@ -98,13 +107,13 @@ bool kern_conv_is_direct(const kern_conv_shape_t *shape, const kern_conv_plan_t 
     return shape->is_direct || plan->bias_block > 0;
 }
 
-/* The array's columns, where every tile has whole blocks of them; 0: the vector unit adds the bias.
+/* The array's columns, where every tile has whole blocks of them, the last one too; 0: the vector unit adds the bias.
  */
 static uint32_t bias_block(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                            const kern_conv_plan_t *plan) {
     const kern_axis_t *n = &plan->axis[CONV_N];
     uint32_t block = machine->matrix_cols;
-    bool is_whole = n->size % n->tile == 0 && n->tile % block == 0;
+    bool is_whole = n->size % block == 0 && n->tile % block == 0;
     return shape->loads_bias && !kern_conv_is_turned(shape) && is_whole ? block : 0;
 }
 
@@ -519,13 +528,38 @@ uint32_t kern_conv_rank(const vnpu_machine_t *machine, const kern_conv_shape_t *
 
 /* ---- rules ---- */
 
+/* Image and weights of one tile in their part of the scratchpad. */
+static bool fits_part(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan) {
+    return image_elems(shape, plan) * elem(shape->in_dtype) +
+               chunk_elems(shape, plan) * elem(shape->weight_dtype) <=
+           plan->stream_bytes;
+}
+
+/* Blocks as wide as the array; few channels share a word where the tile has all of them. Left out
+ * where a tile does not fit its part. */
+static void set_blocks(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                       uint32_t buffers, kern_conv_plan_t *plan) {
+    const kern_axis_t *channels = &plan->axis[CONV_C];
+    plan->stream_bytes = machine->sram_bytes / buffers / 64 * 64;
+    plan->block = machine->matrix_rows;
+    plan->pixels = 1;
+    if (channels->trips == 1 && shape->dilation[CONV_COLS] == 1)
+        plan->pixels = (uint32_t)min64(max64(plan->block / channels->tile, 1),
+                                       (uint64_t)shape->kernel[CONV_COLS]);
+    if (!fits_part(shape, plan)) plan->pixels = 1;
+    if (!fits_part(shape, plan)) plan->block = plan->pixels = 0;
+}
+
 bool kern_conv_finish(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                       const kern_conv_rule_t *rule, kern_conv_plan_t *out_plan) {
     kern_conv_plan_t plan = {
         .grid = {1, 1}, .is_panel = rule->is_panel, .rotates_nest = rule->rotates_nest};
     for (uint32_t x = 0; x < CONV_AXES; x++)
         plan.axis[x] = kern_axis_make(shape->size[x], rule->tile[x]);
+    plan.has_whole_steps = rule->has_whole_steps;
     plan.bias_block = bias_block(machine, shape, &plan);
+    if (rule->has_blocks && kern_conv_can_block(machine, shape, &plan))
+        set_blocks(machine, shape, rule->stream_buffers, &plan);
     if (!set_loops(&plan, rule->stream_buffers, rule->panel_buffers)) return false;
     if (!fits(machine, shape, &plan) || !kern_conv_is_expressible(shape, &plan)) return false;
     plan.cycles = cost_of(machine, shape, &plan);

@@ -11,7 +11,7 @@
  * change places (`is_turned`), so that neither image nor result is transposed on the way.
  *
  * Order of the sum (docs/numerics.md): tiles of c; inside a tile (c, kh, kw), or (kh, kw, c) when
- * channels are the image's contiguous direction.
+ * channels are the image's contiguous direction; with blocks the rest of c before whole blocks.
  */
 #ifndef KERN_CONV_PLAN_H
 #define KERN_CONV_PLAN_H
@@ -48,7 +48,13 @@ typedef struct kern_conv_plan {
     uint32_t
         bias_block;    /* > 0: the bias is loaded to the accumulator, so many channels at a time */
     bool rotates_nest; /* buffers turn with the iterations of all loops: no empty rounds */
-    uint64_t cycles;   /* what the closed form says */
+    bool has_whole_steps; /* windows of the image end where the next one begins */
+    /* Tiles in blocks (kern_conv_blocks.c). block > 0: channels in blocks of so many, a word of the
+     * scratchpad each; one product per kernel position. pixels > 1: so many neighbouring columns of
+     * the image share a word, and so many positions a product. */
+    uint32_t block, pixels;
+    uint64_t stream_bytes; /* from one buffer of image and weights to the next, 64 bytes aligned */
+    uint64_t cycles;       /* what the closed form says */
 } kern_conv_plan_t;
 
 /* What a compiler's rule says of a plan, on one core; kern_conv_finish derives the rest. */
@@ -56,7 +62,8 @@ typedef struct kern_conv_rule {
     int64_t tile[CONV_AXES]; /* elements; more than there are means all */
     bool is_panel;
     uint32_t stream_buffers, panel_buffers; /* of the image; of weights that are kept */
-    bool rotates_nest;
+    bool rotates_nest, has_whole_steps;
+    bool has_blocks; /* where layouts, types and results allow: see kern_conv_can_block */
 } kern_conv_rule_t;
 /* False: the plan does not fit the memories, or has more loops and dimensions than the hardware. */
 bool kern_conv_finish(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
@@ -73,6 +80,10 @@ kern_window_t kern_conv_window(const kern_conv_shape_t *shape, const kern_conv_p
 uint64_t kern_conv_pixels(const kern_conv_plan_t *plan);
 /* Products per result and channel of a tile: kh * kw. */
 int64_t kern_conv_positions(const kern_conv_shape_t *shape);
+/* Whether a plan's tiles can lie in blocks: channels are the contiguous direction of image, weights
+ * and result, the results go to DRAM without the vector unit, and the array is square. */
+bool kern_conv_can_block(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
+                         const kern_conv_plan_t *plan);
 /* Results go from the accumulator to DRAM. */
 bool kern_conv_is_direct(const kern_conv_shape_t *shape, const kern_conv_plan_t *plan);
 /* Sums that pass between epilogue instructions need a tile of their own. */

@@ -16,7 +16,8 @@
  * A convolution (tiled_conv_auto) begins with all of it as one tile and takes from the longest of
  * rows, columns, output channels, kernel and input channels, one, or a block of channels, at a time
  * until it fits; columns down to a block are left alone while there are rows. Then columns, and at
- * last every dimension in turn, grow back while they fit.
+ * last every dimension in turn, grow back while they fit. Channels lie in blocks of the array
+ * (kern_conv_code.h).
  */
 #include "kernels/kern_cost.h"
 #include "kernels/kern_profile.h"
@@ -154,6 +155,13 @@ static bool grow(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
     return false;
 }
 
+/* "Downsampling": every second row and column of an even image. */
+bool kern_profile_gemmini_skips(const kern_conv_shape_t *shape) {
+    for (int s = 0; s < 2; s++)
+        if (shape->stride[s] != 2 || shape->in_size[s] % 2 != 0) return false;
+    return true;
+}
+
 bool kern_profile_gemmini_conv(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                                kern_conv_plan_t *out_plan) {
     const int64_t *size = shape->size;
@@ -180,6 +188,8 @@ bool kern_profile_gemmini_conv(const vnpu_machine_t *machine, const kern_conv_sh
                                       [CONV_C] = (int64_t)side[IN]},
                              .stream_buffers = 2,
                              .panel_buffers = 1,
-                             .rotates_nest = true};
+                             .rotates_nest = true,
+                             .has_whole_steps = true,
+                             .has_blocks = true};
     return kern_conv_finish(machine, shape, &rule, out_plan);
 }

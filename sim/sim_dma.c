@@ -131,7 +131,7 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
         request->begins_command = request->begins_command || sim_dma_pieces_begin_command(&pieces, &piece);
     while (sim_dma_pieces_next(&pieces, &piece, &block)) {
         op->moved_bytes += piece.bytes;
-        request->local_words += piece.word_bytes;
+        request->local_words += piece.word_bytes * (op->run_writes > 0 ? op->run_writes : 1);
         request->data_cycles += data_cycles(&unit->spec, op, block.bytes);
         if (piece.begins_run) request->engine_cycles += unit->spec.run_cycles;
     }
@@ -150,6 +150,9 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
         if (cycles > request->data_cycles) request->data_cycles = cycles;
     }
     request->engine_cycles += request->data_cycles;
+    uint64_t filled = (uint64_t)((wide_t)op->fill_bytes * op->moved_bytes / op->total_bytes);
+    if (request->local_words > 0) request->local_words += filled - op->filled_bytes;
+    op->filled_bytes = filled;
     request->local_begin = op->local_moved_bytes;
     request->local_bytes = moved - op->local_moved_bytes;
     op->local_moved_bytes = moved;
@@ -492,6 +495,8 @@ static void set_range(const request_t *request, sim_stream_t *stream) {
     if (request->local_words > 0) stream->bytes = request->local_words;
     stream->range[0] =
         (sim_range_t){op->local.first + begin, request->local_bytes, stream->bytes};
+    if (op->is_scattered)
+        stream->range[0] = (sim_range_t){op->local.first, op->local.extent, stream->bytes};
 }
 
 static void serve_local(sim_dma_t *unit) {
@@ -657,7 +662,7 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
     bool has_way = op->kind != SIM_DMA_LOCAL && unit->spec.accumulator_bytes_per_cycle > 0;
     if (op->acc_bytes > 0 && !has_way)
         sim_bug("sim_dma", sim_now(unit->engine), "no way to the accumulator");
-    op->moved_bytes = op->local_moved_bytes = 0;
+    op->moved_bytes = op->local_moved_bytes = op->filled_bytes = 0;
     for (int i = 0; i < 4; i++)
         op->waited[i] = 0;
     op->in_flight = op->runs = 0;

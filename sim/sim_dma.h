@@ -36,6 +36,9 @@
  * fewer than read_transfers or write_transfers before it have requests outstanding. A run of a
  * command that repeats the address of the one before is not read again.
  *
+ * With run_writes every run of a read is written so often: image columns that lie in the windows
+ * of several neighbours (Gemmini's pixel repeats). It is read once.
+ *
  * A read request goes to memory when its slot of the engine begins, and its data passes the
  * crossbar and the scratchpad port as it comes; a write request is read from the scratchpad whole
  * before it enters the crossbar, and its acknowledgement, if it has one, comes back as
@@ -105,6 +108,11 @@ typedef struct sim_dma_op {
     uint64_t row_count;
     uint64_t sram_bytes; /* bytes through the scratchpad port (0: as many as the runs have) */
     sim_range_t local;   /* where they lie there, passed from first to last; extent 0: anywhere */
+    bool is_scattered;   /* every request's bytes lie all over it */
+    /* Where the scratchpad's ports serve words: so many times is a run of a read written, to a word
+     * of its own each (0: once), and so many bytes are filled beside the data (a border). */
+    uint32_t run_writes;
+    uint64_t fill_bytes;
     /* a read that arrives in several scratchpads at once: the cores' ports of the interconnect, the engine's own with them; 0: only
      * there. Borrowed until on_done. */
     const uint32_t *multicast_port;
@@ -114,7 +122,7 @@ typedef struct sim_dma_op {
     struct sim_dma_op *next; /* in order of submission */
     sim_dma_walk_t walk;
     sim_event_t event;
-    uint64_t total_bytes, moved_bytes, local_moved_bytes, engine_cycles;
+    uint64_t total_bytes, moved_bytes, local_moved_bytes, engine_cycles, filled_bytes;
     sim_tick_t begin, not_before, waited[4];
     uint64_t ready_cycle; /* the descriptor is there */
     uint32_t in_flight, runs; /* of the command that is built */

@@ -492,6 +492,41 @@ Test(timing, an_empty_instruction_keeps_its_place) {
     bench_close(&bench);
 }
 
+/* A column that is written to the words of three neighbours is read once, by an engine whose commands are rows. */
+Test(timing, what_repeats_in_a_word_is_read_once) {
+    static const char *const options[] = {"dma.command_runs=16", "dma.command_runs=0"};
+    for (int i = 0; i < 2; i++) {
+        bench_t bench;
+        bench_open(&bench, options[i]);
+        dev_record_t record;
+        sim_error_t err = {0};
+        uint32_t word = bench.machine.cls[0].sram_banks.word_bytes, columns = 20;
+        char text[512];
+        cr_assert_geq(word, 9);
+        snprintf(text, sizeof text, ".program p\n.arg a in\n.sram 4096\n.ap near sram i8 base=%u dims=[%u:%u, 3:-%u, 3:1]\n"
+                                    ".ap far dram i8 arg=a dims=[%u:3, 3:0, 3:1]\n.queue dma0\n dma_copy dst=near src0=far\n",
+                 2 * word, columns, word, word - 3, columns);
+        cr_assert_eq(bench_try(&bench, text, 1, &record, &err), SIM_OK, "%s", err.text);
+        cr_assert_eq(record.dram_read_bytes, 3 * columns * (i == 0 ? 1u : 3u), "%s: %llu", options[i],
+                     (unsigned long long)record.dram_read_bytes);
+        dev_record_free(&record);
+        bench_close(&bench);
+    }
+}
+
+/* A copy into blocks takes the runs of its source. */
+Test(timing, blocks_do_not_cut_runs) {
+    bench_t bench;
+    bench_open(&bench, NULL);
+    static const char text[] = ".program p\n.arg a in\n.sram 8192\n.ap far dram i8 arg=a dims=[32:256, 64:1]\n"
+                               ".ap near sram i8 dims=[32:%s]\n.queue dma0\n dma_copy dst=near src0=far\n";
+    char plain[400], blocks[400];
+    snprintf(plain, sizeof plain, text, "64, 64:1");
+    snprintf(blocks, sizeof blocks, text, "16, 4:512, 16:1");
+    cr_assert_eq(bench_cycles(&bench, blocks, 1), bench_cycles(&bench, plain, 1));
+    bench_close(&bench);
+}
+
 /* A padded copy reads what exists; a tile that lies outside altogether is a fill. */
 Test(timing, a_window_reads_what_exists_of_it) {
     bench_t bench;

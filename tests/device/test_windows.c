@@ -110,6 +110,123 @@ Test(windows, copies_fill_what_lies_outside) {
     }
 }
 
+/* ---- copies into blocks ---- */
+
+/* Rows of `cols` elements, cut into tiles by a loop, laid in blocks of `block`; the last tile is short. With `pad` there is a
+ * row of the image in front that does not exist. */
+typedef struct blocks_case {
+    uint32_t rows, cols, tile, block, pad;
+} blocks_case_t;
+
+static const blocks_case_t blocks_cases[] = {
+    {5, 39, 39, 16, 0}, {3, 40, 17, 4, 0}, {2, 32, 16, 8, 0},  {4, 20, 20, 3, 1},
+    {3, 24, 12, 4, 1},  {1, 7, 5, 2, 0},   {300, 64, 64, 16, 0}, /* long enough to be aliased */
+};
+
+static uint32_t ceil_of(uint32_t a, uint32_t b) {
+    return (a + b - 1) / b;
+}
+
+static dev_program_t *blocks_program(const blocks_case_t *t, const dev_machine_t *machine) {
+    char text[2048];
+    size_t bytes;
+    uint32_t blocks = ceil_of(t->tile, t->block), rows = t->rows + t->pad;
+    uint32_t elems = rows * blocks * t->block, tiles = ceil_of(t->cols, t->tile);
+    char window[64] = "", pad[32] = "";
+    if (t->pad > 0) {
+        snprintf(window, sizeof window, "clip=0:%u:still:0:%u", t->rows, t->pad);
+        snprintf(pad, sizeof pad, "pad value=-3");
+    }
+    snprintf(text, sizeof text,
+             ".program blocks\n.arg image in\n.arg out out\n.sram %u\n"
+             ".ap far dram i8 arg=image base=%d dims=[%u:%u, %u:1] loop0=+%u %s clip=1:%u:loop:0\n"
+             ".ap near sram i8 dims=[%u:%u, %u:%u, %u:1]\n"
+             ".ap whole dram i8 arg=out dims=[%u:1] loop0=+%u\n.ap flat sram i8 dims=[%u:1]\n"
+             ".queue dma0\n  loop %u\n    dma_fill dst=flat value=77\n    fence\n"
+             "    dma_copy dst=near src0=far %s\n    fence\n    dma_copy dst=whole src0=flat\n"
+             "    fence\n  endloop\n",
+             elems, -(int)(t->pad * t->cols), rows, t->cols, t->tile, t->tile, window, t->cols, rows,
+             t->block, blocks, rows * t->block, t->block, elems, elems, elems, tiles, pad);
+    void *image = dev_test_assemble(text, &bytes);
+    dev_program_t *program = dev_test_load(image, bytes, machine);
+    free(image);
+    return program;
+}
+
+static void check_blocks(exec_env_t *env, const blocks_case_t *t) {
+    dev_program_t *program = blocks_program(t, &env->machine);
+    uint32_t blocks = ceil_of(t->tile, t->block), rows = t->rows + t->pad;
+    uint32_t elems = rows * blocks * t->block, tiles = ceil_of(t->cols, t->tile);
+    dev_launch_t launch = launch_of(program, &env->machine, 1, 1);
+    launch.arg[0] = env_alloc(env, t->rows * t->cols);
+    launch.arg[1] = env_alloc(env, elems * tiles);
+    int8_t *image = (int8_t *)env_host(env, launch.arg[0], t->rows * t->cols);
+    for (uint32_t e = 0; e < t->rows * t->cols; e++)
+        image[e] = (int8_t)(e % 61);
+    sim_error_t err = {0};
+    cr_assert_eq(dev_exec_run(env->exec, TEST_OWNER, &launch, &err), SIM_OK, "%s", err.text);
+    const int8_t *out = (const int8_t *)env_host(env, launch.arg[1], elems * tiles);
+    for (uint32_t e = 0; e < elems * tiles; e++) {
+        uint32_t in_block = e % t->block, row = e / t->block % rows,
+                 block = e / t->block / rows % blocks, tile = e / elems;
+        uint32_t col = tile * t->tile + block * t->block + in_block;
+        bool exists = block * t->block + in_block < t->tile && col < t->cols && row >= t->pad;
+        int want = t->pad > 0 ? -3 : 77; /* without pad what is not there stays as it was */
+        if (exists) want = (int)(((row - t->pad) * t->cols + col) % 61);
+        cr_assert_eq(out[e], want, "tile %u, block %u, row %u, element %u: %d, not %d", tile, block,
+                     row, in_block, out[e], want);
+    }
+    for (int a = 0; a < 2; a++)
+        cr_assert_eq(dev_memory_free(env->memory, TEST_OWNER, launch.arg[a], NULL), SIM_OK);
+    dev_program_destroy(program);
+}
+
+Test(windows, copies_lay_rows_in_blocks) {
+    static const dev_exec_mode_t modes[] = {DEV_EXEC_VALUES, DEV_EXEC_CHAOS};
+    for (int m = 0; m < 2; m++) {
+        exec_env_t env;
+        env_open(&env, 2, (dev_exec_options_t){.mode = modes[m], .threads = 1});
+        for (size_t i = 0; i < sizeof blocks_cases / sizeof *blocks_cases; i++)
+            check_blocks(&env, &blocks_cases[i]);
+        env_close(&env);
+    }
+}
+
+Test(windows, misuse_of_blocks_is_refused_by_name) {
+    static const struct {
+        const char *near, *far, *insn, *error;
+    } rows[] = {
+        {"sram f32 dims=[2:8, 2:4, 4:1]", "dram f32 arg=a dims=[2:9, 9:1]",
+         "dma_copy dst=near src0=far", "dst dimension 1 must have size 3 and no clip"},
+        {"sram f32 dims=[2:8, 2:4, 4:1]", "dram f32 arg=a dims=[3:9, 7:1]",
+         "dma_copy dst=near src0=far", "dst dimension 0 has size 2, src0 dimension 0 has 3"},
+        {"sram f32 dims=[2:8, 2:4, 4:1]", "dram f32 arg=a dims=[2:9, 7:1]",
+         "dma_copy dst=near src0=far acc", "blocks and acc exclude each other"},
+        {"sram f32 dims=[2:8, 2:4, 4:1]", "sram f32 base=64 dims=[2:9, 7:1]",
+         "dma_copy dst=near src0=far", "src0: cannot be in sram"},
+        {"sram f32 dims=[2:8, 2:4, 4:1]", "dram f32 arg=a dims=[2:9, 7:1] clip=1:9:still:0:0",
+         "dma_copy dst=near src0=far pad", "src0 dimension 1: a window in blocks"},
+        {"sram f32 dims=[2:8, 2:4, 4:1]", "dram f32 arg=a dims=[2:9, 7:1]",
+         "dma_transpose dst=near src0=far", "src0 has 2 dimensions, 3 are needed"},
+        {"sram bfp8 dims=[2:8, 2:4, 1:1]", "dram bfp8 arg=a dims=[2:9, 2:1]",
+         "dma_copy dst=near src0=far", "blocks of a type that has blocks of its own"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        size_t bytes;
+        snprintf(text, sizeof text,
+                 ".program p\n.arg a in\n.sram 512\n.ap near %s\n.ap far %s\n.queue dma0\n  %s\n",
+                 rows[i].near, rows[i].far, rows[i].insn);
+        void *image = dev_test_assemble(text, &bytes);
+        dev_program_t *program;
+        sim_error_t err = {0};
+        cr_assert_eq(dev_program_load(image, bytes, NULL, &program, &err), SIM_ERROR_INVALID_IMAGE,
+                     "row %zu", i);
+        cr_assert_not_null(strstr(err.text, rows[i].error), "row %zu: %s", i, err.text);
+        free(image);
+    }
+}
+
 /* The range that an argument is said to have is the one that is read. */
 Test(windows, extents_are_exact) {
     for (uint32_t w = 0; w < WINDOW_CASES; w++) {

@@ -299,6 +299,48 @@ Test(dma, a_row_that_repeats_is_read_once_a_command) {
     bench_fini(&bench);
 }
 
+/* Into a bank of one word of 16 bytes a cycle: 40 columns of 3 bytes, written to `times` words each, and a border of 7 words. */
+Test(dma, a_run_may_be_written_to_several_words) {
+    static const uint32_t times[] = {0, 1, 3, 5};
+    uint64_t once = 0, three = 0;
+    for (int border = 0; border < 2; border++)
+        for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+            sim_dma_spec_t spec = spec_of();
+            spec.bytes_per_cycle = 16;
+            spec.request_bytes = 64;
+            spec.aligned_requests = true;
+            spec.command_runs = 40;
+            spec.run_cycles = 0;
+            spec.local_word_bytes = 16;
+            bench_t bench;
+            bench_init(&bench, &spec, QUIET);
+            sim_share_init_parts(&bench.sram, bench.engine, &spec.clock, 32, 2, 1 << 16);
+            sim_dma_op_t op = {.kind = SIM_DMA_READ,
+                               .ndims = 1,
+                               .size = {40},
+                               .stride = {64},
+                               .run_bytes = 3,
+                               .sram_bytes = 40 * 16,
+                               .local = {0, 40 * 16, 0},
+                               .run_writes = times[i],
+                               .fill_bytes = border ? 7 * 16 : 0};
+            watch(&op.op, bench.count);
+            sim_dma_submit(bench.unit[0], &op);
+            (void)sim_engine_run(bench.engine);
+            uint64_t words = 40 * (times[i] > 0 ? times[i] : 1) + (border ? 7 : 0);
+            uint64_t read_bytes = sim_dram_stats(bench.dram)->read_bytes;
+            if (border == 0 && i == 0) once = read_bytes;
+            cr_assert_eq(read_bytes, once);
+            cr_assert_eq(bench.sram.total_bytes, 16 * words);
+            cr_assert_geq(op.op.end, words * TICKS);
+            /* The port is what limits: what else there is to write is all that it takes longer. */
+            if (times[i] == 3) three = op.op.end - words * TICKS;
+            if (times[i] == 5) cr_assert_eq(op.op.end - words * TICKS, three);
+            expect_causes_sum(&op.op);
+            bench_fini(&bench);
+        }
+}
+
 /* Behind a slow memory commands go like transfers of their own. */
 Test(dma, commands_are_limited_as_transfers_are) {
     sim_tick_t end[2];
