@@ -49,7 +49,7 @@ typedef struct move {
     vnpu_dtype_t dtype;
     const kern_axis_t *batch, *rows, *cols;
     int64_t stride[3];
-    uint32_t sram;
+    int64_t sram;
     int64_t row_pitch; /* 0: rows are not stored (a broadcast row) */
     uint8_t level;
     uint32_t buffers;
@@ -89,7 +89,7 @@ static uint64_t tile_elems(const coder_t *c) {
 }
 
 static uint64_t weight_elems(const coder_t *c) {
-    uint64_t elems = (uint64_t)axis_of(c, GEMM_K)->tile * axis_of(c, GEMM_N)->tile;
+    uint64_t elems = (uint64_t)kern_gemm_depth(c->plan) * axis_of(c, GEMM_N)->tile;
     return c->plan->is_panel ? elems * axis_of(c, GEMM_K)->trips : elems;
 }
 
@@ -156,6 +156,29 @@ static vnpu_insn_t *load_b(const coder_t *c, const kern_axis_t *k) {
     walk_panel(c, &sram);
     insn->dst = kern_ap(c->builder, &sram);
     return insn;
+}
+
+/* What the last step of K lacks to a whole one, to rows of its buffer that nobody reads: as many
+ * rows of b from before it. */
+static void load_rest(const coder_t *c) {
+    const kern_axis_t *k = axis_of(c, GEMM_K), *n = axis_of(c, GEMM_N);
+    int64_t step = c->plan->step_k, tail = k->size % step, rest = step - tail;
+    if (!c->plan->has_whole_steps || tail == 0) return;
+    kern_axis_t rows = kern_axis_make(rest < k->size ? rest : k->size, rest);
+    rows.from = k->size > step ? (uint32_t)(k->size - step) : 0;
+    int64_t to = k->size - (int64_t)(k->tiles - 1) * k->tile; /* row of the last tile */
+    move_t move = {c->arg_b,
+                   c->shape->b_dtype,
+                   axis_of(c, GEMM_B),
+                   &rows,
+                   n,
+                   {c->shape->b[0], c->shape->b[1], c->shape->b[2]},
+                   c->sram_b + (to - rows.from) * n->tile * vnpu_dtype_bytes(c->shape->b_dtype),
+                   n->tile,
+                   c->plan->a_level,
+                   c->plan->a_buffers,
+                   buffer_elems(c, c->shape->b_dtype, weight_elems(c))};
+    emit_move(c, KERN_LOAD, &move)->last_only = level_mask(k);
 }
 
 static vnpu_insn_t *load_c(const coder_t *c) {
@@ -491,16 +514,19 @@ static void load_shared(const coder_t *c) {
  * tile that was there before. */
 static void emit_steps(const coder_t *c) {
     const kern_gemm_plan_t *plan = c->plan;
+    const kern_axis_t *all = axis_of(c, GEMM_K);
     uint32_t steps = kern_gemm_steps(plan);
+    uint32_t last = (uint32_t)((all->size - 1) % all->tile) / plan->step_k; /* of the last tile */
     for (uint32_t s = 0; s < steps; s++) {
         uint32_t from = s * plan->step_k;
-        kern_axis_t step = kern_axis_part(axis_of(c, GEMM_K), from, plan->step_k),
-                    piece = kern_axis_part(axis_of(c, GEMM_K), from, plan->load_k);
+        kern_axis_t step = kern_axis_part(all, from, plan->step_k),
+                    piece = kern_axis_part(all, from, plan->load_k);
         bool has_piece = from % plan->load_k == 0;
         if (has_piece && s > 0) kern_signal(load_a(c, &piece), c->a.full, 1);
         vnpu_insn_t *load = load_b(c, &step);
         if (s == 0) kern_wait(load, c->a.free, steps);
         kern_signal(load, c->b.full, 1);
+        if (s == last) load_rest(c);
         if (s == 0) kern_signal(load_a(c, &piece), c->a.full, 1);
         vnpu_insn_t *product = emit_mm(c, &step);
         kern_wait(product, c->b.full, 1);

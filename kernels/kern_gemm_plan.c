@@ -36,6 +36,10 @@ uint32_t kern_gemm_steps(const kern_gemm_plan_t *plan) {
     return (uint32_t)kern_ceil_div(plan->axis[GEMM_K].tile, plan->step_k);
 }
 
+uint32_t kern_gemm_depth(const kern_gemm_plan_t *plan) {
+    return plan->step_k > 0 ? kern_gemm_steps(plan) * plan->step_k : plan->axis[GEMM_K].tile;
+}
+
 uint32_t kern_gemm_stores(const kern_gemm_plan_t *plan) {
     if (plan->store_n == 0) return 1;
     return (uint32_t)kern_ceil_div(plan->axis[GEMM_N].tile, plan->store_n);
@@ -52,7 +56,7 @@ static uint64_t operand_bytes(const kern_gemm_shape_t *shape, const kern_gemm_pl
     uint64_t a = plan->a_buffers * kern_buffer_bytes(shape->a_dtype, rows * k->tile);
     if (plan->is_a_fixed)
         a = plan->fixed_buffers * kern_buffer_bytes(shape->a_dtype, rows * k->tile * k->trips);
-    uint64_t weights = (uint64_t)k->tile * n->tile;
+    uint64_t weights = (uint64_t)kern_gemm_depth(plan) * n->tile;
     if (plan->is_panel) weights *= k->trips;
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
     return a + weight_buffers * kern_buffer_bytes(shape->b_dtype, weights);
@@ -404,11 +408,13 @@ static uint32_t parts_together(const kern_axis_t *axis, uint32_t elems) {
     return (uint32_t)kern_ceil_div(kern_ceil_div(axis->tile, elems), KERN_GEMM_STEPS);
 }
 
-static void set_steps(const kern_gemm_rule_t *rule, kern_gemm_plan_t *plan) {
+static void set_steps(const kern_gemm_shape_t *shape, const kern_gemm_rule_t *rule,
+                      kern_gemm_plan_t *plan) {
     if (rule->step_k == 0 || rule->load_k % rule->step_k != 0) return;
     uint32_t times = parts_together(&plan->axis[GEMM_K], rule->step_k);
     plan->load_k = rule->load_k * times;
     plan->step_k = rule->step_k * times;
+    plan->has_whole_steps = rule->has_whole_steps && vnpu_dtype_block(shape->b_dtype) == 1;
 }
 
 /* Parts of what the results leave. */
@@ -443,7 +449,7 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
     set_order(&plan, rule->order, rule->panel_buffers);
     set_loops(&plan, rule->stream_buffers, rule->result_buffers);
     if (rule->order == KERN_GEMM_TILES && !plan.is_shared) {
-        set_steps(rule, &plan);
+        set_steps(shape, rule, &plan);
         if (rule->has_ends) set_ends(machine, shape, rule->stream_buffers, &plan);
         plan.holds_stored = rule->holds_stored && shape->is_direct && machine->dma_queues > 1;
     }

@@ -42,6 +42,7 @@ typedef struct kern_gemm_plan {
     bool is_shared; /* order TILES: a tile of rows is read once for all instances along grid axis 1, of weights along axis 0 */
     uint32_t row_block; /* the array multiplies whole blocks of so many rows; 0 means 1 */
     uint32_t load_k, step_k; /* elements of K of a piece of a, of b and a product; 0: whole tiles */
+    bool has_whole_steps;    /* b's last step takes the traffic of the others */
     uint32_t part_bytes; /* of scratchpad from one buffer of both operands to the next; 0: packed */
     uint32_t store_n;    /* columns of a transfer of results straight to DRAM; 0: whole tiles */
     bool holds_stored;   /* buffers of operands are free when the results of the tile are in DRAM */
@@ -71,6 +72,9 @@ typedef struct kern_gemm_rule {
      * comes first, then a's piece, then b's other steps of it; from then on a's piece comes before
      * b's steps. Multiples of both where a tile would have more than KERN_GEMM_STEPS. 0: whole. */
     uint32_t load_k, step_k;
+    /* Loads of b do not end where K does: of its last step as many rows are read as of the others.
+     * What lies beyond the operand is not ours to read: rows before it stand for that. */
+    bool has_whole_steps;
     /* Order TILES: the scratchpad has a part for each stream buffer; a buffer of a begins where its
      * part does, that of b ends where it ends. Packed where they do not fit so. */
     bool has_ends;
@@ -121,6 +125,8 @@ void kern_gemm_describe(const vnpu_machine_t *machine, const kern_gemm_shape_t *
 uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan);
 /* Products of a tile of both operands: 1 or more. */
 uint32_t kern_gemm_steps(const kern_gemm_plan_t *plan);
+/* Rows of b that a tile's buffer has room for: whole steps. */
+uint32_t kern_gemm_depth(const kern_gemm_plan_t *plan);
 /* Transfers of a tile of results that goes straight to DRAM: 1 or more. */
 uint32_t kern_gemm_stores(const kern_gemm_plan_t *plan);
 /* f32 values that pass between epilogue instructions need a tile of their own. */

@@ -9,8 +9,8 @@
  * half of the scratchpad's share holds, and grow one block at a time, J, I, K in turn, while they
  * fit and there is more of the operand. Whole blocks are multiplied. The operands of a tile lie at
  * both ends of their half, or of all, of the scratchpad. With weights in the array the left one
- * comes in pieces of the widest load, 4 blocks of K, the right one block by block, and every block is
- * multiplied once it is there. With results in the array a tile is loaded when the one before is stored, 16 columns
+ * comes in pieces of the widest load, 4 blocks of K, the right one in blocks, the last of them whole
+ * too, and every block is multiplied once it is there. With results in the array a tile is loaded when the one before is stored, 16 columns
  * a store.
  *
  * A convolution (tiled_conv_auto) begins with all of it as one tile and takes from the longest of
@@ -97,6 +97,7 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                              .rotates_nest = true,
                              .load_k = is_doubled ? (uint32_t)(PIECE_BLOCKS * block) : 0,
                              .step_k = is_doubled ? (uint32_t)block : 0,
+                             .has_whole_steps = true,
                              .has_ends = true,
                              .holds_stored = !is_doubled,
                              .store_n = is_doubled ? 0 : (uint32_t)block};

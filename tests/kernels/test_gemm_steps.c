@@ -97,7 +97,8 @@ static const steps_case_t cases[] = {
     {{3, 17, 60, 33}, {32, 64, 48}, 64, 16},
 };
 
-enum { DOUBLED = 1, ENDS = 2, HELD = 4, NARROW = 8, WAYS = 16 }; /* NARROW: stores of 16 columns */
+/* NARROW: stores of 16 columns; WHOLE: of b's last step. */
+enum { DOUBLED = 1, ENDS = 2, HELD = 4, NARROW = 8, WHOLE = 16, WAYS = 32 };
 
 static bool finish(kern_context_t *context, const product_t *p, const steps_case_t *c,
                    uint32_t way, kern_gemm_plan_t *out_plan) {
@@ -116,6 +117,7 @@ static bool finish(kern_context_t *context, const product_t *p, const steps_case
                              .rotates_nest = true,
                              .load_k = c->load_k,
                              .step_k = c->step_k,
+                             .has_whole_steps = (way & WHOLE) != 0,
                              .has_ends = (way & ENDS) != 0,
                              .holds_stored = (way & HELD) != 0,
                              .store_n = way & NARROW ? 16 : 0};
@@ -191,6 +193,38 @@ Test(gemm_steps, operands_lie_at_both_ends) {
     cr_assert_eq(stores, 2, "after the last tile of K");
     check(&p, "ends");
     release(&p);
+    test_close(context);
+}
+
+/* Bytes of b that loads read: 5 of the last 16 rows are there. */
+Test(gemm_steps, the_last_step_is_read_whole) {
+    shim_open("gemmini-16", "sram.bytes=32 KiB", DEV_EXEC_VALUES, 3);
+    kern_context_t *context = NULL;
+    cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+    const int64_t depth[3] = {53, 69, 5}; /* one tile; the last of two; less than a step */
+    const int64_t rest[3] = {11, 11, 5};
+    for (int i = 0; i < 3; i++) {
+        const steps_case_t c = {{1, 16, depth[i], 32}, {16, 64, 32}, 64, 16};
+        product_t p = make_product(c.size, false, false);
+        p.shape.is_direct = true;
+        kern_gemm_plan_t plan;
+        cr_assert(finish(context, &p, &c, WHOLE, &plan));
+        cr_assert_eq(kern_gemm_depth(&plan) % 16, 0);
+        run(context, &p, &plan);
+        const dev_program_t *program = shim_last_launch()->program;
+        int64_t rows = 0; /* of the load that has no semaphore */
+        for (uint32_t j = 0; j < program->header.num_insns; j++) {
+            const vnpu_insn_t *insn = &program->insn[j];
+            if (insn->op != VNPU_OP_DMA_COPY || insn->signal[0].sem != VNPU_NO_SEM) continue;
+            const vnpu_ap_t *far = &program->ap[insn->src[0]];
+            rows += far->dim[0].size;
+            cr_assert_eq(far->base, depth[i] > 16 ? (depth[i] - 16) * 32 : 0);
+            cr_assert_eq(insn->last_only, plan.axis[GEMM_K].trips > 1 ? 1 : 0);
+        }
+        cr_assert_eq(rows, rest[i], "%lld", (long long)rows);
+        check(&p, "whole");
+        release(&p);
+    }
     test_close(context);
 }
 
