@@ -16,7 +16,7 @@ from benchmarks.accuracy.device import find_libraries
 from benchmarks.accuracy.pool import ROOT, PoolError, config_path
 from benchmarks.accuracy.rows import DataSet, Row, unique
 
-CONFIG = "wormhole_reads"
+CONFIG = "wormhole-like"
 TOOL = "wormhole_replay"
 
 
