@@ -30,7 +30,7 @@ static vnpu_dtype_t acc_dtype(const kern_gemm_shape_t *shape) {
 
 /* Products of a tile of results. */
 static uint32_t products_of(const coder_t *c) {
-    return axis_of(c, GEMM_K)->trips * kern_gemm_steps(c->plan);
+    return axis_of(c, GEMM_K)->trips * kern_gemm_products(c->plan);
 }
 
 /* ---- moves ---- */
@@ -114,12 +114,12 @@ static uint64_t buffer_elems(const coder_t *c, vnpu_dtype_t dtype, uint64_t elem
     return c->plan->part_bytes / vnpu_dtype_bytes(dtype) * vnpu_dtype_block(dtype);
 }
 
-static vnpu_insn_t *load_a(const coder_t *c, const kern_axis_t *k) {
+static vnpu_insn_t *load_a(const coder_t *c, const kern_axis_t *m, const kern_axis_t *k) {
     kern_axis_t all = kern_axis_make(k->size, k->size);
     move_t move = {c->arg_a,
                    c->shape->a_dtype,
                    axis_of(c, GEMM_B),
-                   axis_of(c, GEMM_M),
+                   m,
                    c->plan->is_a_fixed ? &all : k,
                    {c->shape->a[0], c->shape->a[1], c->shape->a[2]},
                    c->sram_a,
@@ -230,13 +230,28 @@ static kern_axis_t whole_rows(const coder_t *c) {
     return axis;
 }
 
-static vnpu_insn_t *emit_mm(const coder_t *c, const kern_axis_t *k) {
+/* What of a tile. */
+typedef struct part {
+    kern_axis_t m, n;
+} part_t;
+
+/* Rows and columns of transfer `s` of a tile of results; rows: those of the tile, or of the array. */
+static part_t part_of(const coder_t *c, uint32_t s, const kern_axis_t *rows) {
+    const kern_axis_t *n = axis_of(c, GEMM_N);
+    uint32_t down = kern_gemm_row_parts(c->plan), m = c->plan->part_m, columns = c->plan->store_n;
+    part_t part = {*rows, *n};
+    if (m > 0) part.m = kern_axis_part(rows, s % down * m, m);
+    if (columns > 0) part.n = kern_axis_part(n, s / down * columns, columns);
+    return part;
+}
+
+static vnpu_insn_t *emit_mm(const coder_t *c, const part_t *part, const kern_axis_t *k) {
     const kern_gemm_plan_t *plan = c->plan;
-    kern_axis_t whole = whole_rows(c);
-    const kern_axis_t *b = axis_of(c, GEMM_B), *m = &whole, *n = axis_of(c, GEMM_N);
+    const kern_axis_t *b = axis_of(c, GEMM_B), *m = &part->m, *n = &part->n;
+    uint32_t pitch = axis_of(c, GEMM_N)->tile;
     kern_term_t left[3] = {{b, 0, false}, {m, (int64_t)a_pitch(c), true}, {k, 1, true}};
-    kern_term_t right[2] = {{k, n->tile, true}, {n, 1, true}};
-    kern_term_t result[3] = {{b, 0, false}, {m, n->tile, true}, {n, 1, true}};
+    kern_term_t right[2] = {{k, pitch, true}, {n, 1, true}};
+    kern_term_t result[3] = {{b, 0, false}, {m, pitch, true}, {n, 1, true}};
     vnpu_ap_t ap_a = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->a_dtype, c->sram_a, left, 3, false);
     vnpu_ap_t ap_b = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->b_dtype, c->sram_b, right, 2, false);
     vnpu_ap_t ap_d = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, result, 3, false);
@@ -263,14 +278,29 @@ static vnpu_insn_t *emit_mm(const coder_t *c, const kern_axis_t *k) {
     return insn;
 }
 
+static vnpu_insn_t *emit_whole(const coder_t *c, const kern_axis_t *k) {
+    part_t all = {whole_rows(c), *axis_of(c, GEMM_N)};
+    return emit_mm(c, &all, k);
+}
+
+/* Product `p` of a step of K: the first step goes by rows, the last by the transfers of results. */
+static vnpu_insn_t *emit_part(const coder_t *c, uint32_t step, uint32_t p, const kern_axis_t *k) {
+    kern_axis_t rows = whole_rows(c);
+    part_t part = {rows, *axis_of(c, GEMM_N)};
+    bool is_last = step == kern_gemm_last_step(c->plan);
+    if (is_last || step == 0) part = part_of(c, p, &rows);
+    if (!is_last) part.n = *axis_of(c, GEMM_N);
+    return emit_mm(c, &part, k);
+}
+
 /* ---- epilogue ---- */
 
 typedef enum place { PLACE_ACC, PLACE_C, PLACE_TEMP, PLACE_OUT, PLACE_ALPHA, PLACE_BETA } place_t;
 
-/* Columns `n` of the results in the accumulator. */
-static vnpu_ap_t results_ap(const coder_t *c, const kern_axis_t *n) {
+/* Results in the accumulator. */
+static vnpu_ap_t results_ap(const coder_t *c, const kern_axis_t *m, const kern_axis_t *n) {
     kern_term_t term[3] = {{axis_of(c, GEMM_B), 0, false},
-                           {axis_of(c, GEMM_M), axis_of(c, GEMM_N)->tile, false},
+                           {m, axis_of(c, GEMM_N)->tile, false},
                            {n, 1, false}};
     vnpu_ap_t ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, term, 3, false);
     rotate(c, &ap, c->plan->tile_level, c->plan->tile_buffers, padded(tile_elems(c), VNPU_F32));
@@ -285,7 +315,7 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
     kern_term_t term[3] = {{axis_of(c, GEMM_B), 0, false}, {m, n->tile, false}, {n, 1, false}};
     vnpu_ap_t ap = {0};
     switch (place) {
-    case PLACE_ACC: ap = results_ap(c, n); break;
+    case PLACE_ACC: ap = results_ap(c, m, n); break;
     case PLACE_OUT:
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->out_dtype, c->sram_out, term, 3, false);
         rotate(c, &ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->out_dtype));
@@ -341,15 +371,16 @@ uint8_t kern_gemm_activation(kern_activation_t activation) {
     return VNPU_U_COPY;
 }
 
-/* Columns `n` from the accumulator to DRAM, cast on the way. */
-static vnpu_insn_t *store_results(const coder_t *c, const kern_axis_t *n) {
+/* A part from the accumulator to DRAM, cast on the way. */
+static vnpu_insn_t *store_results(const coder_t *c, uint32_t s) {
+    part_t part = part_of(c, s, axis_of(c, GEMM_M));
     const int64_t *stride = c->shape->out;
     kern_term_t term[3] = {{axis_of(c, GEMM_B), stride[0], false},
-                           {axis_of(c, GEMM_M), stride[1], false},
-                           {n, stride[2], false}};
+                           {&part.m, stride[1], false},
+                           {&part.n, stride[2], false}};
     vnpu_ap_t far = kern_ap_terms(VNPU_SPACE_DRAM, c->shape->out_dtype, 0, term, 3, true);
     far.arg = c->arg_out;
-    vnpu_ap_t near = results_ap(c, n);
+    vnpu_ap_t near = results_ap(c, &part.m, &part.n);
     if (!c->shape->keeps_rows) kern_ap_merge((vnpu_ap_t *[]){&far, &near}, 2, 0);
     vnpu_insn_t *store = kern_emit(c->builder, KERN_STORE, VNPU_OP_DMA_COPY);
     store->dst = kern_ap(c->builder, &far);
@@ -358,23 +389,32 @@ static vnpu_insn_t *store_results(const coder_t *c, const kern_axis_t *n) {
     return store;
 }
 
-static void emit_direct_store(const coder_t *c, uint8_t last_only) {
-    const kern_axis_t *n = axis_of(c, GEMM_N);
+/* When all products are done. */
+static void emit_direct_store(const coder_t *c) {
     uint32_t stores = kern_gemm_stores(c->plan);
-    for (uint32_t s = 0; s < stores; s++) {
-        kern_axis_t part = *n;
-        if (stores > 1) part = kern_axis_part(n, s * c->plan->store_n, c->plan->store_n);
-        store_results(c, &part)->last_only = last_only;
-    }
+    kern_sync_wait(c->builder, KERN_STORE, c->result.full, products_of(c));
+    for (uint32_t s = 0; s < stores; s++)
+        (void)store_results(c, s);
 }
 
-/* Behind the products of a tile of operands: its buffers are free when they are done and, with the
- * last of K, what they made is stored. */
+/* Behind the products of a tile of operands: with the last of K, parts of the results are stored as
+ * they come; the buffers are free when everything is multiplied and all but the last is stored. */
 static void emit_held_store(const coder_t *c) {
-    uint32_t steps = kern_gemm_steps(c->plan);
-    kern_sync_wait(c->builder, KERN_STORE, c->result.full, steps);
-    emit_direct_store(c, level_mask(axis_of(c, GEMM_K)));
-    kern_signal(kern_emit(c->builder, KERN_STORE, VNPU_OP_FENCE), c->a.free, (int32_t)steps);
+    kern_builder_t *b = c->builder;
+    uint32_t products = kern_gemm_products(c->plan), stores = kern_gemm_stores(c->plan);
+    uint32_t last = kern_gemm_last_step(c->plan), waited = 0, until = 0;
+    for (uint32_t i = 0; i < last; i++)
+        until += kern_gemm_step_products(c->plan, i);
+    for (uint32_t s = 0; s < stores; s++) {
+        until += s < kern_gemm_step_products(c->plan, last); /* products up to its own */
+        if (until > waited) kern_sync_wait(b, KERN_STORE, c->result.full, until - waited);
+        waited = until;
+        if (s == stores - 1) {
+            if (products > waited) kern_sync_wait(b, KERN_STORE, c->result.full, products - waited);
+            kern_signal(kern_emit(b, KERN_STORE, VNPU_OP_FENCE), c->a.free, (int32_t)products);
+        }
+        store_results(c, s)->last_only = level_mask(axis_of(c, GEMM_K));
+    }
 }
 
 /* alpha * acc + beta * c into `dst`; returns the instruction that reads the accumulator. */
@@ -482,7 +522,7 @@ static void declare(coder_t *c) {
             b, c_buffers * kern_buffer_bytes(shape->c_dtype, is_row ? n : m * n));
     if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
     if (plan->is_shared) kern_share_init(b, plan->grid, &c->share);
-    c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers * kern_gemm_steps(plan));
+    c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers * kern_gemm_products(plan));
     c->result = kern_ring(b, consumer_of(c), plan->tile_buffers * kern_gemm_stores(plan));
     if (!shape->is_direct) c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
     if (plan->is_a_fixed) c->fixed = kern_ring(b, consumer_of(c), plan->fixed_buffers);
@@ -505,8 +545,19 @@ static void load_shared(const coder_t *c) {
     kern_share_tell(c->builder, &c->share);
     for (uint32_t axis = 2; axis-- > 0;) {
         kern_share_wait(c->builder, &c->share, axis);
-        vnpu_insn_t *load = axis == 1 ? load_a(c, k) : load_b(c, k);
+        vnpu_insn_t *load = axis == 1 ? load_a(c, axis_of(c, GEMM_M), k) : load_b(c, k);
         kern_share_send(&c->share, axis, load);
+    }
+}
+
+/* a of a step's piece, the first one by rows. */
+static void load_piece(const coder_t *c, uint32_t from) {
+    kern_axis_t piece = kern_axis_part(axis_of(c, GEMM_K), from, c->plan->load_k);
+    uint32_t parts = from == 0 ? kern_gemm_row_parts(c->plan) : 1;
+    for (uint32_t p = 0; p < parts; p++) {
+        kern_axis_t rows = *axis_of(c, GEMM_M);
+        if (parts > 1) rows = kern_axis_part(&rows, p * c->plan->part_m, c->plan->part_m);
+        kern_signal(load_a(c, &rows, &piece), c->a.full, 1);
     }
 }
 
@@ -514,23 +565,22 @@ static void load_shared(const coder_t *c) {
  * tile that was there before. */
 static void emit_steps(const coder_t *c) {
     const kern_gemm_plan_t *plan = c->plan;
-    const kern_axis_t *all = axis_of(c, GEMM_K);
-    uint32_t steps = kern_gemm_steps(plan);
-    uint32_t last = (uint32_t)((all->size - 1) % all->tile) / plan->step_k; /* of the last tile */
+    uint32_t steps = kern_gemm_steps(plan), down = kern_gemm_row_parts(plan);
     for (uint32_t s = 0; s < steps; s++) {
-        uint32_t from = s * plan->step_k;
-        kern_axis_t step = kern_axis_part(all, from, plan->step_k),
-                    piece = kern_axis_part(all, from, plan->load_k);
+        uint32_t from = s * plan->step_k, products = kern_gemm_step_products(plan, s);
+        kern_axis_t step = kern_axis_part(axis_of(c, GEMM_K), from, plan->step_k);
         bool has_piece = from % plan->load_k == 0;
-        if (has_piece && s > 0) kern_signal(load_a(c, &piece), c->a.full, 1);
+        if (has_piece && s > 0) load_piece(c, from);
         vnpu_insn_t *load = load_b(c, &step);
-        if (s == 0) kern_wait(load, c->a.free, steps);
+        if (s == 0) kern_wait(load, c->a.free, kern_gemm_products(plan));
         kern_signal(load, c->b.full, 1);
-        if (s == last) load_rest(c);
-        if (s == 0) kern_signal(load_a(c, &piece), c->a.full, 1);
-        vnpu_insn_t *product = emit_mm(c, &step);
-        kern_wait(product, c->b.full, 1);
-        if (has_piece) kern_wait(product, c->a.full, 1);
+        if (s == kern_gemm_last_step(plan)) load_rest(c);
+        if (s == 0) load_piece(c, from);
+        for (uint32_t p = 0; p < products; p++) {
+            vnpu_insn_t *product = emit_part(c, s, p, &step);
+            if (p == 0) kern_wait(product, c->b.full, 1);
+            if (has_piece && p < (s == 0 ? down : 1)) kern_wait(product, c->a.full, 1);
+        }
     }
 }
 
@@ -548,18 +598,18 @@ static void emit_products(const coder_t *c) {
     }
     if (c->plan->is_shared) {
         load_shared(c);
-        vnpu_insn_t *product = emit_mm(c, k);
+        vnpu_insn_t *product = emit_whole(c, k);
         for (uint32_t axis = 0; axis < 2; axis++)
             kern_wait(product, c->share.full[axis], 1);
     } else if (c->plan->step_k > 0) {
         emit_steps(c);
     } else {
-        vnpu_insn_t *load = c->plan->is_a_fixed ? load_b(c, k) : load_a(c, k);
+        vnpu_insn_t *load = c->plan->is_a_fixed ? load_b(c, k) : load_a(c, axis_of(c, GEMM_M), k);
         kern_wait(load, c->a.free, 1);
         kern_signal(load, c->a.full, 1);
         bool has_both = !c->plan->is_panel && !c->plan->is_a_fixed;
         if (has_both) kern_signal(load_b(c, k), c->a.full, 1);
-        kern_wait(emit_mm(c, k), c->a.full, has_both ? 2 : 1);
+        kern_wait(emit_whole(c, k), c->a.full, has_both ? 2 : 1);
     }
     if (c->plan->holds_stored) emit_held_store(c);
     close_axis(c, GEMM_K);
@@ -572,7 +622,7 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
     bool has_row = kern_gemm_has_row(shape);
     open_axis(&c, GEMM_B);
     if (plan->is_a_fixed) {
-        vnpu_insn_t *load = load_a(&c, axis_of(&c, GEMM_K));
+        vnpu_insn_t *load = load_a(&c, axis_of(&c, GEMM_M), axis_of(&c, GEMM_K));
         kern_wait(load, c.fixed.free, 1);
         kern_signal(load, c.fixed.full, 1);
         kern_sync_wait(builder, KERN_MATRIX, c.fixed.full, 1);
@@ -593,10 +643,7 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
         kern_signal(load, c.c.full, 1);
     }
     if (shape->is_direct) {
-        if (!plan->holds_stored) {
-            kern_sync_wait(builder, KERN_STORE, c.result.full, products_of(&c));
-            emit_direct_store(&c, 0);
-        }
+        if (!plan->holds_stored) emit_direct_store(&c);
     } else {
         emit_epilogue(&c);
         vnpu_insn_t *store = store_out(&c);

@@ -31,18 +31,43 @@ uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan) {
     return (uint32_t)kern_ceil_div(plan->axis[GEMM_M].tile, block) * block;
 }
 
+/* 0 elements: all of a tile. */
+static uint32_t parts_of(const kern_axis_t *axis, uint32_t elems) {
+    return elems > 0 ? (uint32_t)kern_ceil_div(axis->tile, elems) : 1;
+}
+
 uint32_t kern_gemm_steps(const kern_gemm_plan_t *plan) {
-    if (plan->step_k == 0) return 1;
-    return (uint32_t)kern_ceil_div(plan->axis[GEMM_K].tile, plan->step_k);
+    return parts_of(&plan->axis[GEMM_K], plan->step_k);
 }
 
 uint32_t kern_gemm_depth(const kern_gemm_plan_t *plan) {
     return plan->step_k > 0 ? kern_gemm_steps(plan) * plan->step_k : plan->axis[GEMM_K].tile;
 }
 
+uint32_t kern_gemm_row_parts(const kern_gemm_plan_t *plan) {
+    return parts_of(&plan->axis[GEMM_M], plan->part_m);
+}
+
 uint32_t kern_gemm_stores(const kern_gemm_plan_t *plan) {
-    if (plan->store_n == 0) return 1;
-    return (uint32_t)kern_ceil_div(plan->axis[GEMM_N].tile, plan->store_n);
+    return kern_gemm_row_parts(plan) * parts_of(&plan->axis[GEMM_N], plan->store_n);
+}
+
+uint32_t kern_gemm_last_step(const kern_gemm_plan_t *plan) {
+    const kern_axis_t *k = &plan->axis[GEMM_K];
+    return plan->step_k > 0 ? (uint32_t)((k->size - 1) % k->tile) / plan->step_k : 0;
+}
+
+uint32_t kern_gemm_step_products(const kern_gemm_plan_t *plan, uint32_t step) {
+    if (plan->step_k == 0) return 1;
+    if (step == kern_gemm_last_step(plan)) return kern_gemm_stores(plan);
+    return step == 0 ? kern_gemm_row_parts(plan) : 1;
+}
+
+uint32_t kern_gemm_products(const kern_gemm_plan_t *plan) {
+    uint32_t steps = kern_gemm_steps(plan), products = 0;
+    for (uint32_t s = 0; s < steps; s++)
+        products += kern_gemm_step_products(plan, s);
+    return products;
 }
 
 static uint64_t tile_elems(const kern_gemm_plan_t *plan) {
@@ -122,7 +147,7 @@ static bool fits(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                  const kern_gemm_plan_t *plan) {
     if (plan->tile_buffers * kern_align(tile_elems(plan) * 4) > machine->acc_bytes) return false;
     /* The panel's increments and the waits on all of K must fit their fields. */
-    if ((uint64_t)plan->axis[GEMM_K].trips * kern_gemm_steps(plan) > 4096) return false;
+    if ((uint64_t)plan->axis[GEMM_K].trips * kern_gemm_products(plan) > 4096) return false;
     return has_blocks(shape, plan) && kern_gemm_sram_bytes(shape, plan) <= machine->sram_bytes;
 }
 
@@ -403,18 +428,24 @@ uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *
 
 /* ---- rules ---- */
 
-/* How many parts of an axis go together, so that a tile has at most KERN_GEMM_STEPS. */
-static uint32_t parts_together(const kern_axis_t *axis, uint32_t elems) {
-    return (uint32_t)kern_ceil_div(kern_ceil_div(axis->tile, elems), KERN_GEMM_STEPS);
+/* How many parts of an axis go together, so that a tile has at most `most`. */
+static uint32_t together(const kern_axis_t *axis, uint32_t elems, uint32_t most) {
+    return (uint32_t)kern_ceil_div(parts_of(axis, elems), most);
 }
 
 static void set_steps(const kern_gemm_shape_t *shape, const kern_gemm_rule_t *rule,
                       kern_gemm_plan_t *plan) {
     if (rule->step_k == 0 || rule->load_k % rule->step_k != 0) return;
-    uint32_t times = parts_together(&plan->axis[GEMM_K], rule->step_k);
+    uint32_t times = together(&plan->axis[GEMM_K], rule->step_k, KERN_GEMM_STEPS);
     plan->load_k = rule->load_k * times;
     plan->step_k = rule->step_k * times;
     plan->has_whole_steps = rule->has_whole_steps && vnpu_dtype_block(shape->b_dtype) == 1;
+}
+
+static void set_stores(const kern_gemm_rule_t *rule, kern_gemm_plan_t *plan) {
+    if (plan->axis[GEMM_M].grid > 1 || plan->axis[GEMM_N].grid > 1) return;
+    plan->part_m = rule->part_m * together(&plan->axis[GEMM_M], rule->part_m, KERN_GEMM_PARTS);
+    plan->store_n = rule->store_n * together(&plan->axis[GEMM_N], rule->store_n, KERN_GEMM_PARTS);
 }
 
 /* Parts of what the results leave. */
@@ -453,8 +484,7 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
         if (rule->has_ends) set_ends(machine, shape, rule->stream_buffers, &plan);
         plan.holds_stored = rule->holds_stored && shape->is_direct && machine->dma_queues > 1;
     }
-    if (rule->store_n > 0 && shape->is_direct && rule->n_grid == 1)
-        plan.store_n = rule->store_n * parts_together(&plan.axis[GEMM_N], rule->store_n);
+    if (shape->is_direct) set_stores(rule, &plan);
     if (!fits(machine, shape, &plan)) return false;
     plan.cycles = cost_of(machine, shape, &plan);
     *out_plan = plan;

@@ -44,7 +44,7 @@ typedef struct kern_gemm_plan {
     uint32_t load_k, step_k; /* elements of K of a piece of a, of b and a product; 0: whole tiles */
     bool has_whole_steps;    /* b's last step takes the traffic of the others */
     uint32_t part_bytes; /* of scratchpad from one buffer of both operands to the next; 0: packed */
-    uint32_t store_n;    /* columns of a transfer of results straight to DRAM; 0: whole tiles */
+    uint32_t part_m, store_n; /* rows, columns of a transfer of results to DRAM; 0: all */
     bool holds_stored;   /* buffers of operands are free when the results of the tile are in DRAM */
     uint64_t cycles;                          /* what the closed form says */
 } kern_gemm_plan_t;
@@ -79,14 +79,20 @@ typedef struct kern_gemm_rule {
      * part does, that of b ends where it ends. Packed where they do not fit so. */
     bool has_ends;
     /* Order TILES: buffers of operands are loaded again when the results of their tile are stored,
-     * not when it is multiplied; where results go straight to DRAM, by a queue of their own. */
+     * but for the last transfer, not when it is multiplied; where results go straight to DRAM, by a
+     * queue of their own. */
     bool holds_stored;
-    /* Results that go straight to DRAM are stored so many columns at a time, a multiple where a tile
-     * would have more than KERN_GEMM_STEPS such parts; n_grid is 1. 0: whole tiles. */
-    uint32_t store_n;
+    /* Results that go straight to DRAM are stored so many rows (a multiple of row_block) and columns
+     * at a time, multiples where a tile would have more than KERN_GEMM_PARTS of either; columns
+     * after columns. With steps of K the first step is loaded and multiplied by these rows, the last
+     * one multiplied by the parts of the results: products begin with the first rows, stores with the
+     * first results. The grid splits neither. 0: all of the tile. */
+    uint32_t part_m, store_n;
     bool is_shared;           /* order TILES: tiles are read once for rows and columns of instances, where the machine can */
 } kern_gemm_rule_t;
-#define KERN_GEMM_STEPS 256u /* instructions are emitted for each of them */
+/* Instructions are emitted for each of them. */
+#define KERN_GEMM_STEPS 256u
+#define KERN_GEMM_PARTS 16u
 /* False: the plan does not fit the memories, or an axis has fewer tiles than instances. */
 bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       const kern_gemm_rule_t *rule, kern_gemm_plan_t *out_plan);
@@ -123,8 +129,14 @@ void kern_gemm_describe(const vnpu_machine_t *machine, const kern_gemm_shape_t *
                         kern_mapping_t *out_mapping);
 /* Rows of a tile as the array sees them, and as buffers have room for. */
 uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan);
-/* Products of a tile of both operands: 1 or more. */
+/* Steps of K of a tile of both operands, 1 or more; which is the last one there is of the last tile;
+ * the products of a step, and of all. */
 uint32_t kern_gemm_steps(const kern_gemm_plan_t *plan);
+uint32_t kern_gemm_last_step(const kern_gemm_plan_t *plan);
+uint32_t kern_gemm_step_products(const kern_gemm_plan_t *plan, uint32_t step);
+uint32_t kern_gemm_products(const kern_gemm_plan_t *plan);
+/* Parts of the rows of a tile: 1 or more. */
+uint32_t kern_gemm_row_parts(const kern_gemm_plan_t *plan);
 /* Rows of b that a tile's buffer has room for: whole steps. */
 uint32_t kern_gemm_depth(const kern_gemm_plan_t *plan);
 /* Transfers of a tile of results that goes straight to DRAM: 1 or more. */

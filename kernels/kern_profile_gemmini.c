@@ -10,8 +10,9 @@
  * fit and there is more of the operand. Whole blocks are multiplied. The operands of a tile lie at
  * both ends of their half, or of all, of the scratchpad. With weights in the array the left one
  * comes in pieces of the widest load, 4 blocks of K, the right one in blocks, the last of them whole
- * too, and every block is multiplied once it is there. With results in the array a tile is loaded when the one before is stored, 16 columns
- * a store.
+ * too, and every block is multiplied once it is there; results are stored four blocks of columns at
+ * a time, with results in the array one. Buffers are loaded again when all stores are issued: as
+ * many blocks of rows as the reservation station holds may be on their way.
  *
  * A convolution (tiled_conv_auto) begins with all of it as one tile and takes from the longest of
  * rows, columns, output channels, kernel and input channels, one, or a block of channels, at a time
@@ -22,7 +23,8 @@
 #include "kernels/kern_cost.h"
 #include "kernels/kern_profile.h"
 
-#define PIECE_BLOCKS 4u /* MAX_BYTES of a load over the width of the array */
+#define PIECE_BLOCKS 4u /* MAX_BYTES of a transfer over the width of the array */
+#define STORES       4u /* commands that the reservation station holds (Configs.scala) */
 
 /* In blocks. */
 typedef struct extent {
@@ -99,8 +101,9 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                              .step_k = is_doubled ? (uint32_t)block : 0,
                              .has_whole_steps = true,
                              .has_ends = true,
-                             .holds_stored = !is_doubled,
-                             .store_n = is_doubled ? 0 : (uint32_t)block};
+                             .holds_stored = true,
+                             .part_m = (uint32_t)(STORES * block),
+                             .store_n = (uint32_t)(is_doubled ? PIECE_BLOCKS * block : block)};
     return kern_gemm_finish(machine, shape, &rule, out_plan);
 }
 

@@ -97,7 +97,7 @@ static const steps_case_t cases[] = {
     {{3, 17, 60, 33}, {32, 64, 48}, 64, 16},
 };
 
-/* NARROW: stores of 16 columns; WHOLE: of b's last step. */
+/* NARROW: stores of 16 rows x 16 columns; WHOLE: of b's last step. */
 enum { DOUBLED = 1, ENDS = 2, HELD = 4, NARROW = 8, WHOLE = 16, WAYS = 32 };
 
 static bool finish(kern_context_t *context, const product_t *p, const steps_case_t *c,
@@ -120,6 +120,7 @@ static bool finish(kern_context_t *context, const product_t *p, const steps_case
                              .has_whole_steps = (way & WHOLE) != 0,
                              .has_ends = (way & ENDS) != 0,
                              .holds_stored = (way & HELD) != 0,
+                             .part_m = way & NARROW ? 16 : 0,
                              .store_n = way & NARROW ? 16 : 0};
     return kern_gemm_finish(kern_machine(context), &p->shape, &rule, out_plan);
 }
@@ -173,7 +174,10 @@ Test(gemm_steps, operands_lie_at_both_ends) {
     cr_assert(finish(context, &p, &wide, DOUBLED | ENDS | HELD | NARROW, &plan));
     cr_assert_eq(plan.part_bytes, 16384);
     cr_assert_eq(kern_gemm_steps(&plan), 8);
-    cr_assert_eq(kern_gemm_stores(&plan), 2);
+    cr_assert_eq(kern_gemm_row_parts(&plan), 2);
+    cr_assert_eq(kern_gemm_stores(&plan), 4);
+    cr_assert_eq(kern_gemm_last_step(&plan), 7);
+    cr_assert_eq(kern_gemm_products(&plan), 2 + 6 + 4, "by rows, whole, by stores");
     cr_assert_eq(kern_gemm_sram_bytes(&p.shape, &plan), 32768);
     run(context, &p, &plan);
     const dev_program_t *program = shim_last_launch()->program;
@@ -183,14 +187,18 @@ Test(gemm_steps, operands_lie_at_both_ends) {
         stores += insn->op == VNPU_OP_DMA_COPY && insn->last_only != 0;
         if (insn->op != VNPU_OP_MM) continue;
         const vnpu_ap_t *a = &program->ap[insn->src[0]], *b = &program->ap[insn->src[1]];
-        cr_assert_eq(a->base, 16 * products, "a: columns of the tile");
-        cr_assert_eq(b->base, 16384 - 128 * 32 + 16 * 32 * products, "b: up to the end");
+        int64_t step = products < 2 ? 0 : products < 8 ? products - 1 : 7;
+        int64_t store = products < 8 ? 0 : products - 8;
+        int64_t row = products < 2 ? products : store % 2;
+        cr_assert_eq(a->base, 128 * 16 * row + 16 * step, "a: columns of the tile");
+        cr_assert_eq(b->base, 16384 - 128 * 32 + 16 * 32 * step + store / 2 * 16,
+                     "b: up to the end");
         cr_assert_eq(a->rot_stride, 16384);
         cr_assert_eq(b->rot_stride, 16384);
         products++;
     }
-    cr_assert_eq(products, 8);
-    cr_assert_eq(stores, 2, "after the last tile of K");
+    cr_assert_eq(products, 12);
+    cr_assert_eq(stores, 4, "after the last tile of K");
     check(&p, "ends");
     release(&p);
     test_close(context);
