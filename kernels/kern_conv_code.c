@@ -571,7 +571,7 @@ void kern_conv_generate(const kern_conv_shape_t *shape, const kern_conv_plan_t *
     c.builder = builder;
     declare(&c);
     open_axis(&c, CONV_G);
-    open_axis(&c, CONV_N);
+    if (!plan->has_inner_n) open_axis(&c, CONV_N);
     bool has_row = shape->has_bias && plan->bias_block == 0;
     if (has_row) {
         vnpu_insn_t *load = load_bias(&c);
@@ -582,8 +582,10 @@ void kern_conv_generate(const kern_conv_shape_t *shape, const kern_conv_plan_t *
     if (plan->is_panel) kern_sync_wait(builder, KERN_LOAD, c.b.free, 1);
     for (uint32_t x = CONV_B; x <= CONV_W; x++)
         open_axis(&c, x);
+    if (plan->has_inner_n) open_axis(&c, CONV_N);
     emit_products(&c);
     emit_results(&c);
+    if (plan->has_inner_n) close_axis(&c, CONV_N);
     for (uint32_t x = CONV_B; x <= CONV_W; x++)
         close_axis(&c, x);
     /* Every product with this panel is done (the epilogue waited for it), and so is every use of
@@ -593,6 +595,6 @@ void kern_conv_generate(const kern_conv_shape_t *shape, const kern_conv_plan_t *
         if (plan->is_panel) kern_signal(fence, c.b.free, 1);
         if (has_row) kern_signal(fence, c.c.free, 1);
     }
-    close_axis(&c, CONV_N);
+    if (!plan->has_inner_n) close_axis(&c, CONV_N);
     close_axis(&c, CONV_G);
 }

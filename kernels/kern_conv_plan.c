@@ -119,18 +119,25 @@ static uint32_t bias_block(const vnpu_machine_t *machine, const kern_conv_shape_
 
 /* ---- loops and buffers of a candidate ---- */
 
+static uint32_t axis_at(const kern_conv_plan_t *plan, uint32_t depth) {
+    static const uint32_t inner_n[CONV_AXES] = {CONV_G, CONV_B, CONV_H, CONV_W, CONV_N, CONV_C};
+    return plan->has_inner_n ? inner_n[depth] : depth;
+}
+
 /* Gives loops to what is left of each axis; false: more than there are. A loop inside another that
  * turns buffers goes in whole rounds of them. */
 static bool set_loops(kern_conv_plan_t *plan, uint32_t a_buffers, uint32_t panel_buffers) {
     uint32_t depth = 0, inner = CONV_AXES, tile = CONV_AXES, panel = CONV_AXES;
     plan->a_level = plan->tile_level = plan->panel_level = VNPU_NO_LOOP;
-    for (uint32_t x = 0; x < CONV_AXES; x++) {
+    for (uint32_t i = 0; i < CONV_AXES; i++) {
+        uint32_t x = axis_at(plan, i);
         if (plan->axis[x].trips == 1) continue;
         inner = x;
         if (x != CONV_C) tile = x;
         if (x <= CONV_N) panel = x;
     }
-    for (uint32_t x = 0; x < CONV_AXES; x++) {
+    for (uint32_t i = 0; i < CONV_AXES; i++) {
+        uint32_t x = axis_at(plan, i);
         kern_axis_t *axis = &plan->axis[x];
         if (axis->trips == 1) continue;
         if (depth == VNPU_MAX_LOOPS) return false;
@@ -560,6 +567,7 @@ bool kern_conv_finish(const vnpu_machine_t *machine, const kern_conv_shape_t *sh
     plan.bias_block = bias_block(machine, shape, &plan);
     if (rule->has_blocks && kern_conv_can_block(machine, shape, &plan))
         set_blocks(machine, shape, rule->stream_buffers, &plan);
+    plan.has_inner_n = rule->has_inner_n && plan.block > 0;
     if (!set_loops(&plan, rule->stream_buffers, rule->panel_buffers)) return false;
     if (!fits(machine, shape, &plan) || !kern_conv_is_expressible(shape, &plan)) return false;
     plan.cycles = cost_of(machine, shape, &plan);

@@ -4,7 +4,7 @@
  * matrix unit without a copy of the windows in memory: a tile of the image with its border lies in
  * the scratchpad, and the unit reads it by a pattern (oh, ow | kh, kw, c).
  *
- * Loops are g, n, b, oh, ow, c from the outside in. The weights of one n tile are kept for all
+ * Loops are g, n, b, oh, ow, c from the outside in, or, of a rule, n inside the pixels. The weights of one n tile are kept for all
  * pixels
  * (`is_panel`), or loaded with the image, tile by tile. The operand that stays in the array is the
  * weights; where the result's columns are its contiguous direction (torch's NCHW), both operands
@@ -49,6 +49,7 @@ typedef struct kern_conv_plan {
         bias_block;    /* > 0: the bias is loaded to the accumulator, so many channels at a time */
     bool rotates_nest; /* buffers turn with the iterations of all loops: no empty rounds */
     bool has_whole_steps; /* windows of the image end where the next one begins */
+    bool has_inner_n;     /* loops are g, b, oh, ow, n, c */
     /* Tiles in blocks (kern_conv_blocks.c). block > 0: channels in blocks of so many, a word of the
      * scratchpad each; one product per kernel position. pixels > 1: so many neighbouring columns of
      * the image share a word, and so many positions a product. */
@@ -63,7 +64,8 @@ typedef struct kern_conv_rule {
     bool is_panel;
     uint32_t stream_buffers, panel_buffers; /* of the image; of weights that are kept */
     bool rotates_nest, has_whole_steps;
-    bool has_blocks; /* where layouts, types and results allow: see kern_conv_can_block */
+    bool has_inner_n; /* with blocks */
+    bool has_blocks;  /* where layouts, types and results allow: see kern_conv_can_block */
 } kern_conv_rule_t;
 /* False: the plan does not fit the memories, or has more loops and dimensions than the hardware. */
 bool kern_conv_finish(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,

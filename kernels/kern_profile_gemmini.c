@@ -194,6 +194,7 @@ bool kern_profile_gemmini_conv(const vnpu_machine_t *machine, const kern_conv_sh
                              .panel_buffers = 1,
                              .rotates_nest = true,
                              .has_whole_steps = true,
+                             .has_inner_n = true,
                              .has_blocks = true};
     return kern_conv_finish(machine, shape, &rule, out_plan);
 }

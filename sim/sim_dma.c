@@ -658,6 +658,7 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
         sim_dma_walk_strided(&op->walk, op->base, op->ndims, op->size, op->stride, op->run_bytes,
                              !unit->spec.keeps_rows);
     op->walk.longest = unit->spec.max_run_bytes;
+    op->walk.rows = unit->spec.command_runs;
     op->total_bytes = op->walk.run_bytes * op->walk.runs_left;
     bool has_way = op->kind != SIM_DMA_LOCAL && unit->spec.accumulator_bytes_per_cycle > 0;
     if (op->acc_bytes > 0 && !has_way)

@@ -33,7 +33,8 @@
  *
  * With command_runs > 0 a transfer is a row of commands, each of at most so many runs of one line
  * (of the innermost dimension outside a run), each with a descriptor of its own: one begins once
- * fewer than read_transfers or write_transfers before it have requests outstanding. A run of a
+ * fewer than read_transfers or write_transfers before it have requests outstanding. Where lines are
+ * cut by max_run_bytes a command has one part of each of its runs: a block of rows and columns. A run of a
  * command that repeats the address of the one before is not read again.
  *
  * With run_writes every run of a read is written so often: image columns that lie in the windows

@@ -36,15 +36,23 @@ static bool is_first_of_line(const sim_dma_walk_t *walk) {
     return walk->row_address == NULL && walk->ndims > 0 && walk->index[walk->ndims - 1] == 0;
 }
 
+/* Stretches are cut into runs, and these come block by block. */
+static bool has_blocks(const sim_dma_walk_t *walk) {
+    return walk->rows > 0 && walk->longest > 0 && walk->run_bytes > walk->longest &&
+           walk->ndims > 0 && walk->row_address == NULL;
+}
+
 bool sim_dma_walk_peek(const sim_dma_walk_t *walk, uint64_t limit, sim_dma_piece_t *out_piece) {
     if (walk->runs_left == 0) return false;
     uint64_t left = walk->run_bytes - walk->offset;
     uint64_t within = walk->longest > 0 ? walk->offset % walk->longest : walk->offset;
+    bool begins_block = has_blocks(walk) && within == 0 && walk->row == 0;
     if (walk->longest > 0 && left > walk->longest - within) left = walk->longest - within;
     *out_piece = (sim_dma_piece_t){.address = walk->address + walk->offset,
                                    .bytes = left < limit ? left : limit,
                                    .begins_run = within == 0,
-                                   .begins_line = walk->offset == 0 && is_first_of_line(walk)};
+                                   .begins_line =
+                                       begins_block || (walk->offset == 0 && is_first_of_line(walk))};
     return true;
 }
 
@@ -63,7 +71,35 @@ static void next_run(sim_dma_walk_t *walk) {
     }
 }
 
+/* The run of a block is over: the same part of the next stretch, or the next part of all of them. */
+static void next_of_block(sim_dma_walk_t *walk) {
+    uint32_t line = walk->ndims - 1;
+    bool has_next = walk->row + 1 < walk->rows && walk->index[line] + 1 < walk->size[line];
+    if (has_next) {
+        walk->row++, walk->index[line]++;
+        walk->address += (uint64_t)walk->stride[line];
+        walk->offset = walk->chunk;
+        return;
+    }
+    if (walk->offset < walk->run_bytes) {
+        walk->chunk = walk->offset;
+        walk->address -= (uint64_t)walk->stride[line] * walk->row;
+        walk->index[line] -= walk->row;
+        walk->row = 0;
+        return;
+    }
+    walk->runs_left -= walk->row;
+    walk->row = 0;
+    walk->chunk = 0;
+    next_run(walk);
+}
+
 void sim_dma_walk_take(sim_dma_walk_t *walk, const sim_dma_piece_t *piece) {
     walk->offset += piece->bytes;
+    if (has_blocks(walk)) {
+        bool is_over = walk->offset == walk->run_bytes || walk->offset == walk->chunk + walk->longest;
+        if (is_over) next_of_block(walk);
+        return;
+    }
     if (walk->offset == walk->run_bytes) next_run(walk);
 }
