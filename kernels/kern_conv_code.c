@@ -476,6 +476,9 @@ static void load_bias_blocks(const coder_t *c) {
     dram.arg = c->arg_bias;
     rotate(c, &acc, c->plan->tile_level, c->plan->tile_buffers,
            kern_move_padded(c->tile_elems, VNPU_F32));
+    /* All loads of a tile begin when its part of the scratchpad is free, which the image takes. */
+    if (c->plan->block > 0)
+        kern_sync_wait(c->builder, KERN_LOAD, c->a.free, 1)->flags |= VNPU_F_NO_CONSUME;
     vnpu_insn_t *load = kern_emit(c->builder, KERN_LOAD, VNPU_OP_DMA_COPY);
     load->dst = kern_ap(c->builder, &acc);
     load->src[0] = kern_ap(c->builder, &dram);

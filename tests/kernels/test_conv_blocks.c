@@ -237,6 +237,33 @@ Test(conv_blocks, few_channels_share_a_word) {
     kern_builder_fini(&b);
 }
 
+/* The bias of a tile waits for the part of the scratchpad that its image goes to, and leaves it to the image to take. */
+Test(conv_blocks, loads_of_a_tile_begin_together) {
+    static const conv_case_t t = {1, 28, 256, 128, 1, 1, 0, 1, 1, {22, 23, 16, 240}, 1};
+    vnpu_machine_t machine = gemmini();
+    kern_conv_shape_t shape = shape_of(&t, true);
+    kern_conv_plan_t plan;
+    cr_assert(plan_of(&machine, &t, &shape, &plan));
+    kern_builder_t b;
+    generate(&machine, &shape, &plan, &b);
+    uint32_t holds = 0, copies = 0;
+    uint16_t held = VNPU_NO_SEM;
+    for (uint32_t i = 0; i < b.stream[KERN_LOAD].count; i++) {
+        const vnpu_insn_t *insn = &b.stream[KERN_LOAD].insn[i];
+        if (insn->op == VNPU_OP_SYNC && (insn->flags & VNPU_F_NO_CONSUME)) {
+            holds++;
+            held = insn->wait[0].sem;
+            cr_assert_eq(copies, 0);
+        }
+        if (insn->op != VNPU_OP_DMA_COPY) continue;
+        copies++;
+        if (copies == 2) cr_assert_eq(insn->wait[0].sem, held); /* bias, image, weights */
+    }
+    cr_assert_eq(holds, 1);
+    cr_assert_eq(copies, 3);
+    kern_builder_fini(&b);
+}
+
 /* What has no channels at the end of each row, or results that the vector unit touches, has no blocks. */
 Test(conv_blocks, other_layouts_have_none) {
     static const conv_case_t t = {1, 8, 64, 48, 3, 1, 1, 1, 1, {4, 8, 32, 64}, 1};
