@@ -627,6 +627,7 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
         kern_signal(load, c.fixed.full, 1);
         kern_sync_wait(builder, KERN_MATRIX, c.fixed.full, 1);
     }
+    if (plan->rows_outside) open_axis(&c, GEMM_M);
     open_axis(&c, GEMM_N);
     if (has_row) {
         vnpu_insn_t *load = load_c(&c);
@@ -635,7 +636,7 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
         kern_sync_wait(builder, KERN_VECTOR, c.c.full, 1);
     }
     if (plan->is_panel) kern_sync_wait(builder, KERN_LOAD, c.b.free, 1);
-    open_axis(&c, GEMM_M);
+    if (!plan->rows_outside) open_axis(&c, GEMM_M);
     emit_products(&c);
     if (shape->has_c && !has_row) {
         vnpu_insn_t *load = load_c(&c);
@@ -650,7 +651,7 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
         kern_wait(store, c.out.full, 1);
         kern_signal(store, c.out.free, 1);
     }
-    close_axis(&c, GEMM_M);
+    if (!plan->rows_outside) close_axis(&c, GEMM_M);
     /* Every product with this panel is done (the epilogue waited for it), and so is every use of
      * the bias. */
     if (plan->is_panel || has_row) {
@@ -659,6 +660,7 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
         if (has_row) kern_signal(fence, c.c.free, 1);
     }
     close_axis(&c, GEMM_N);
+    if (plan->rows_outside) close_axis(&c, GEMM_M);
     if (plan->is_a_fixed)
         kern_sync_signal(builder, consumer_of(&c), c.fixed.free, 1); /* it waited for them */
     close_axis(&c, GEMM_B);

@@ -113,12 +113,16 @@ uint64_t kern_gemm_sram_bytes(const kern_gemm_shape_t *shape, const kern_gemm_pl
 /* Gives loops to what is left of each axis. A loop inside another goes in whole rounds of the
  * buffers it turns. */
 static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers, uint32_t tile_buffers) {
+    static const uint8_t order[2][GEMM_AXES] = {{GEMM_B, GEMM_N, GEMM_M, GEMM_K},
+                                                {GEMM_B, GEMM_M, GEMM_N, GEMM_K}};
     uint8_t depth = 0;
     uint32_t innermost = GEMM_AXES;
-    for (uint32_t x = 0; x < GEMM_AXES; x++) {
+    for (uint32_t i = 0; i < GEMM_AXES; i++) {
+        uint32_t x = order[plan->rows_outside][i];
         if (plan->axis[x].trips > 1) innermost = x;
     }
-    for (uint32_t x = 0; x < GEMM_AXES; x++) {
+    for (uint32_t i = 0; i < GEMM_AXES; i++) {
+        uint32_t x = order[plan->rows_outside][i];
         kern_axis_t *axis = &plan->axis[x];
         if (axis->trips == 1) continue;
         uint32_t round = x == innermost ? a_buffers : tile_buffers;
@@ -127,7 +131,8 @@ static void set_loops(kern_gemm_plan_t *plan, uint32_t a_buffers, uint32_t tile_
         axis->level = depth++;
         plan->a_level = axis->level;
         if (x != GEMM_K) plan->tile_level = axis->level;
-        if (x == GEMM_B || x == GEMM_N) plan->panel_level = axis->level;
+        bool is_panel = x == GEMM_B || x == GEMM_N || (x == GEMM_M && plan->rows_outside);
+        if (is_panel) plan->panel_level = axis->level; /* what is loaded inside the loop over n */
     }
     plan->a_buffers = plan->a_level == VNPU_NO_LOOP ? 1 : a_buffers;
     plan->tile_buffers = plan->tile_level == VNPU_NO_LOOP ? 1 : tile_buffers;
@@ -476,6 +481,7 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
     if (rule->order == KERN_GEMM_ROWS && plan.axis[GEMM_M].trips > 1) return false;
     plan.row_block = rule->row_block;
     plan.rotates_nest = rule->rotates_nest;
+    plan.rows_outside = rule->rows_outside && rule->order == KERN_GEMM_TILES;
     plan.is_shared = rule->is_shared && along == GEMM_M && kern_share_is_possible(machine, plan.grid);
     set_order(&plan, rule->order, rule->panel_buffers);
     set_loops(&plan, rule->stream_buffers, rule->result_buffers);

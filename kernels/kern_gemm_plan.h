@@ -14,7 +14,7 @@
 #include "kernels/kern_nest.h"
 #include "kernels/kern_plan.h"
 
-enum { GEMM_B = 0, GEMM_N, GEMM_M, GEMM_K, GEMM_AXES }; /* in loop order */
+enum { GEMM_B = 0, GEMM_N, GEMM_M, GEMM_K, GEMM_AXES }; /* in loop order, but for rows_outside */
 
 /* A call reduced to what its program hangs on. Strides in elements, in the order of the names. */
 typedef struct kern_gemm_shape {
@@ -39,6 +39,7 @@ typedef struct kern_gemm_plan {
     uint32_t a_buffers, panel_buffers, tile_buffers;
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */
     bool rotates_nest;  /* buffers turn with the iterations of all loops: no empty rounds */
+    bool rows_outside;  /* the loop over m is outside that over n */
     bool is_shared; /* order TILES: a tile of rows is read once for all instances along grid axis 1, of weights along axis 0 */
     uint32_t row_block; /* the array multiplies whole blocks of so many rows; 0 means 1 */
     uint32_t load_k, step_k; /* elements of K of a piece of a, of b and a product; 0: whole tiles */
@@ -67,6 +68,7 @@ typedef struct kern_gemm_rule {
     uint32_t result_buffers;  /* of results, in accumulator and scratchpad */
     uint32_t row_block;       /* rows that are multiplied together; m is a multiple; 0 means 1 */
     bool rotates_nest;        /* buffers turn with the iterations of all loops */
+    bool rows_outside;        /* order TILES: the loop over m is outside that over n */
     /* Order TILES, not shared: of a tile, a is loaded in pieces of load_k elements of K, b in steps
      * of step_k, of which load_k is a multiple, and multiplied step by step. The first step of b
      * comes first, then a's piece, then b's other steps of it; from then on a's piece comes before

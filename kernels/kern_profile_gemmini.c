@@ -97,6 +97,7 @@ bool kern_profile_gemmini_gemm(const vnpu_machine_t *machine, const kern_gemm_sh
                              .result_buffers = (uint32_t)share,
                              .row_block = (uint32_t)block,
                              .rotates_nest = true,
+                             .rows_outside = true,
                              .load_k = is_doubled ? (uint32_t)(PIECE_BLOCKS * block) : 0,
                              .step_k = is_doubled ? (uint32_t)block : 0,
                              .has_whole_steps = true,

@@ -98,7 +98,7 @@ static const steps_case_t cases[] = {
 };
 
 /* NARROW: stores of 16 rows x 16 columns; WHOLE: of b's last step. */
-enum { DOUBLED = 1, ENDS = 2, HELD = 4, NARROW = 8, WHOLE = 16, WAYS = 32 };
+enum { DOUBLED = 1, ENDS = 2, HELD = 4, NARROW = 8, WHOLE = 16, OUTSIDE = 32, WAYS = 64 };
 
 static bool finish(kern_context_t *context, const product_t *p, const steps_case_t *c,
                    uint32_t way, kern_gemm_plan_t *out_plan) {
@@ -115,6 +115,7 @@ static bool finish(kern_context_t *context, const product_t *p, const steps_case
                              .result_buffers = buffers,
                              .row_block = ROW_BLOCK,
                              .rotates_nest = true,
+                             .rows_outside = (way & OUTSIDE) != 0,
                              .load_k = c->load_k,
                              .step_k = c->step_k,
                              .has_whole_steps = (way & WHOLE) != 0,
