@@ -141,6 +141,35 @@ PLAIN = """
   dma_copy dst=far src0=row wait=done
 """
 
+# Products of lines shorter than a piece, over several folds of weights.
+LINES = """
+.program lines
+.sram 16*1024
+.acc 15*72*4
+.ap a sram {dtype} dims=[5:120, 3:40, 40:1]
+.ap b sram {dtype} base=4096 dims=[40:72, 72:1]
+.ap c acc {sums} dims=[5:216, 3:72, 72:1]
+.queue matrix0
+  loop 3
+    mm dst=c src0=a src1=b
+  endloop
+"""
+
+# A load while the vector engine reads.
+CROWDED = """
+.program crowded
+.arg a in
+.sram 16*1024
+.ap far  dram f32 arg=a dims=[4096:1]
+.ap near sram f32 dims=[4096:1]
+.queue vector0
+  loop 8
+    v_unary.relu dst=near src0=near
+  endloop
+.queue dma0
+  dma_copy dst=near src0=far
+"""
+
 # Every class of vector work, lane-filling rows and short ones, a column, and row sums; matrix products of partial and whole folds.
 UNITS = """
 .program units
@@ -229,10 +258,18 @@ class Probe(Device):
         for stride in (16 * KI, MI, 12352):
             self.text(MIXED.format(stride=stride // 4), [4 * stride + 64 * KI], (2, 1), core_class)
             self.text(CROSS.format(stride=stride // 4), [4 * stride + 64 * KI] * 2, (2, 1), core_class)
-        rest = ((SHORT, [64 * KI] * 2), (PLAIN, [16 * KI]), (GATHER, [2048 * 256, 4 * KI]), (UNITS, [16 * KI]))
+        self.lines(core_class)
+        rest = ((CROWDED, [16 * KI]), (SHORT, [64 * KI] * 2), (PLAIN, [16 * KI]), (GATHER, [2048 * 256, 4 * KI]), (UNITS, [16 * KI]))
         for text, args in rest:
             self.text(text, args, core_class=core_class)
             self._check(self._driver.vnpu_device_synchronize(0), "synchronize")
+
+    def lines(self, core_class: int) -> None:
+        for dtype, sums in (("f32", "f32"), ("bf16", "f32"), ("i8", "i32")):
+            try:
+                self.text(LINES.format(dtype=dtype, sums=sums), [], core_class=core_class)
+            except RefusedError as error:  # no such products
+                self.numbers["refused"] = [*self.numbers.get("refused", []), len(str(error))]
 
     def host(self) -> None:
         """The command path, the link and the host's calls: what they take shows in the host's clock and in every launch's times."""

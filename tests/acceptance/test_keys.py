@@ -31,6 +31,10 @@ COMPANIONS = {
     "dram.refresh": "dram.trefipb=400,dram.trfcpb=200",
     "matrix.split": "matrix.count=2",
     "matrix.stream_elems": "matrix.gap_cycles=4",
+    "matrix.stream_rows": "matrix.gap_cycles=4",
+    "matrix.load_beside": "matrix.stream_elems=4,matrix.gap_cycles=4,matrix.load_rows_per_cycle=1",
+    "sram.interleave_bytes": "sram.banks=2,sram.word_bytes=16 B",
+    "sram.writes_first": "sram.interleave_bytes=0 B,sram.banks=1,sram.word_bytes=1 B",
     "cmd.queue_depth": "cmd.launch_gap=20 us",  # packets that take longer than the host takes to submit
     "grid.workers": "grid.cores=2",
     "epoch.max_packets": "grid.cores=2,grid.workers=2,host.submit=0 ns",  # fills side by side
@@ -58,6 +62,7 @@ COMPANIONS["energy.cache_byte"] = "cache.bytes=64 KiB"
 # Values that small steps do not find.
 OTHERS = {
     "cache.bytes": ["64 KiB", "128 KiB"],
+    "sram.interleave_bytes": ["1 KiB", "2 KiB"],
     "noc.core_nodes": ["2-5:0-3"],
     "noc.memory_nodes": ["5:5 0:0"],
     "noc.packet_rate": ["64:4 4096:16"],
