@@ -12,6 +12,7 @@ typedef struct coder {
     kern_ring_t a, b, c, result,
         out;           /* a: what streams; b, c: panel and bias, or full tiles of c */
     kern_ring_t fixed; /* rows that stay */
+    uint16_t multiplied, stored; /* of a tile whose buffers wait for its stores */
     kern_share_t share;
 } coder_t;
 
@@ -273,7 +274,7 @@ static vnpu_insn_t *emit_mm(const coder_t *c, const part_t *part, const kern_axi
     } else {
         insn->not_first = level_mask(k);
     }
-    if (!plan->holds_stored) kern_signal(insn, c->a.free, 1);
+    kern_signal(insn, plan->holds_stored ? c->multiplied : c->a.free, 1);
     kern_signal(insn, c->result.full, 1);
     return insn;
 }
@@ -398,23 +399,27 @@ static void emit_direct_store(const coder_t *c) {
 }
 
 /* Behind the products of a tile of operands: with the last of K, parts of the results are stored as
- * they come; the buffers are free when everything is multiplied and all but the last is stored. */
+ * they come. The buffers are free when everything is multiplied and all but the last is stored: the
+ * vector queue, which has nothing else to do here, watches both. */
 static void emit_held_store(const coder_t *c) {
     kern_builder_t *b = c->builder;
     uint32_t products = kern_gemm_products(c->plan), stores = kern_gemm_stores(c->plan);
     uint32_t last = kern_gemm_last_step(c->plan), waited = 0, until = 0;
+    uint8_t k_loop = level_mask(axis_of(c, GEMM_K));
     for (uint32_t i = 0; i < last; i++)
         until += kern_gemm_step_products(c->plan, i);
     for (uint32_t s = 0; s < stores; s++) {
         until += s < kern_gemm_step_products(c->plan, last); /* products up to its own */
         if (until > waited) kern_sync_wait(b, KERN_STORE, c->result.full, until - waited);
         waited = until;
-        if (s == stores - 1) {
-            if (products > waited) kern_sync_wait(b, KERN_STORE, c->result.full, products - waited);
-            kern_signal(kern_emit(b, KERN_STORE, VNPU_OP_FENCE), c->a.free, (int32_t)products);
-        }
-        store_results(c, s)->last_only = level_mask(axis_of(c, GEMM_K));
+        vnpu_insn_t *store = store_results(c, s);
+        store->last_only = k_loop;
+        if (s < stores - 1) kern_signal(store, c->stored, 1);
     }
+    if (products > waited) kern_sync_wait(b, KERN_STORE, c->result.full, products - waited);
+    if (stores > 1) kern_sync_wait(b, KERN_VECTOR, c->stored, stores - 1)->last_only = k_loop;
+    kern_signal(kern_sync_wait(b, KERN_VECTOR, c->multiplied, products), c->a.free,
+                (int32_t)products);
 }
 
 /* alpha * acc + beta * c into `dst`; returns the instruction that reads the accumulator. */
@@ -528,6 +533,10 @@ static void declare(coder_t *c) {
     if (plan->is_a_fixed) c->fixed = kern_ring(b, consumer_of(c), plan->fixed_buffers);
     if (plan->is_panel) c->b = kern_ring(b, consumer_of(c), plan->panel_buffers);
     if (plan->step_k > 0) c->b.full = kern_sem(b);
+    if (plan->holds_stored) {
+        c->multiplied = kern_sem(b);
+        c->stored = kern_sem(b);
+    }
     if (shape->has_c) c->c = kern_ring(b, KERN_VECTOR, c_buffers);
 }
 
