@@ -56,8 +56,8 @@ static sim_status_t chip_parts(dev_chip_t *chip, sim_error_t *err) {
     sim_status_t status = dev_machine_init(&chip->machine, chip->config, err);
     if (status != SIM_OK) return status;
     bool is_timing = chip->options.mode == DEV_MODE_TIMING;
-    status = dev_memory_create(chip->machine.dram_bytes, is_timing ? DEV_BACKING_TIMING : DEV_BACKING_FULL,
-                               chip->options.host_limit, &chip->memory, err);
+    status = dev_memory_create_shared(chip->machine.dram_bytes, chip->machine.shared_bytes, chip->machine.shared_stripe_bytes,
+                                      is_timing ? DEV_BACKING_TIMING : DEV_BACKING_FULL, chip->options.host_limit, &chip->memory, err);
     if (status != SIM_OK) return status;
     dev_exec_options_t options = {.mode = is_timing ? DEV_EXEC_TIMING : DEV_EXEC_VALUES, .threads = chip->options.threads,
                                   .seed = chip->options.seed, .isa_level = chip->options.isa_level};
@@ -110,7 +110,11 @@ void dev_chip_destroy(dev_chip_t *chip) {
 static void chip_alloc(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
     sim_error_t err = {0};
     uint64_t address = 0;
-    sim_status_t status = dev_memory_alloc(chip->memory, client->id, packet->u.mem.bytes, &address, &err);
+    uint64_t bytes = packet->u.mem.bytes, place = packet->u.mem.place;
+    sim_status_t status = SIM_ERROR_INVALID_VALUE;
+    if (place == VNPU_PLACE_DRAM) status = dev_memory_alloc(chip->memory, client->id, bytes, &address, &err);
+    else if (place == VNPU_PLACE_SHARED) status = dev_memory_alloc_shared(chip->memory, client->id, bytes, &address, &err);
+    else sim_error_set(&err, status, "allocation in place %llu: 0 is DRAM, 1 the shared scratchpad memory", (unsigned long long)place);
     if (status != SIM_OK) chip_fail(client, completion, status, &err);
     completion->value[0] = address;
 }

@@ -67,6 +67,8 @@ static sim_status_t launch_from_packet(const dev_chip_t *chip, const chip_client
 
 dev_place_options_t chip_place_options(const dev_chip_t *chip, uint64_t rows_hash) {
     return (dev_place_options_t){.is_physical = chip->machine.placement_physical,
+                                 .shared_base = dev_memory_shared_base(chip->machine.dram_bytes),
+                                 .shared_stripe_bytes = chip->machine.shared_bytes > 0 ? chip->machine.shared_stripe_bytes : 0,
                                  .config_hash = chip->machine.config_hash,
                                  .rows_hash = rows_hash};
 }

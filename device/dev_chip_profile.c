@@ -85,7 +85,9 @@ static void write_record(const dev_chip_t *chip, const dev_record_t *record, uin
                                  .row_hits = record->row_hits, .row_closed = record->row_closed,
                                  .row_conflicts = record->row_conflicts, .cache_hits = record->cache_hits,
                                  .cache_misses = record->cache_misses, .cache_evicted = record->cache_evicted, .insns = record->insns,
-                                 .vector_elems = record->vector_elems, .num_slices = record->num_slices,
+                                 .vector_elems = record->vector_elems,
+                                 .shared_read_bytes = record->shared_read_bytes,
+                                 .shared_written_bytes = record->shared_written_bytes, .num_slices = record->num_slices,
                                  .bytes = (uint32_t)record_bytes(chip, record)};
     memcpy(row.name, record->name, sizeof row.name);
     memcpy(row.energy_fj, record->energy_fj, sizeof row.energy_fj);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "sim/sim_layout.h"
+#include "sim/sim_shared.h"
 
 static uint32_t u32(const sim_config_t *config, const char *key) {
     return (uint32_t)sim_config_u64(config, key); /* the schema bounds every such key below 2^32 */
@@ -32,7 +33,8 @@ static void read_core(dev_class_t *cls, const sim_config_t *config) {
     cls->semaphore_cycles = u32(config, "core.semaphore_cycles");
     cls->instance_cycles = u32(config, "core.instance_cycles");
     cls->dma_queues = u32(config, "dma.queues");
-    cls->sram_bytes = sim_config_u64(config, "sram.bytes");
+    cls->sram_bytes =
+        sim_config_u64(config, "sram.bytes") - sim_config_u64(config, "sram.shared_bytes");
     cls->sram_bytes_per_cycle = sim_config_u64(config, "sram.banks") *
                                 sim_config_u64(config, "sram.ports_per_bank") *
                                 sim_config_u64(config, "sram.word_bytes");
@@ -104,6 +106,8 @@ sim_status_t dev_machine_init(dev_machine_t *machine, const sim_config_t *config
                              sim_status_name(status));
     }
     machine->dram_bytes = sim_config_u64(config, "dram.bytes");
+    machine->shared_bytes = sim_shared_bytes_of(config);
+    machine->shared_stripe_bytes = sim_shared_stripe_of(config);
     machine->placement_physical = sim_config_u64(config, "dram.placement") == 1;
     read_command_path(machine, config);
     machine->mapping_profile = u32(config, "mapping.profile");

@@ -32,7 +32,7 @@ typedef struct dev_class {
     sim_vector_spec_t vector;
     sim_dma_spec_t dma;
     uint32_t dma_queues;
-    uint64_t sram_bytes, acc_bytes;
+    uint64_t sram_bytes, acc_bytes; /* of programs: without the shared part of a scratchpad */
     uint64_t sram_bytes_per_cycle, acc_bytes_per_cycle;
     sim_bank_spec_t sram_banks, acc_banks;
     uint32_t sram_latency_cycles;
@@ -44,6 +44,7 @@ typedef struct dev_machine {
     uint32_t num_classes;
     dev_class_t cls[DEV_MAX_CLASSES];
     uint64_t dram_bytes;
+    uint64_t shared_bytes, shared_stripe_bytes; /* memory in the cores' scratchpads (sim/sim_shared.h), a page of every core; 0: none */
     sim_link_spec_t link;
     uint64_t launch_gap_ps, doorbell_ps, fetch_ps, decode_ps, completion_ps; /* command path */
     uint32_t cmd_queue_depth, hardware_queues;

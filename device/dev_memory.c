@@ -26,10 +26,19 @@ typedef struct range {
     uint64_t low, high;
 } range_t; /* offsets */
 
+/* DRAM, or the shared scratchpad memory: no block lies in both. */
+typedef struct region {
+    const char *name;
+    uint64_t first, bytes, unit; /* allocations take whole units */
+    uint64_t used, peak;
+} region_t;
+enum { REGION_DRAM, REGION_SHARED, REGION_COUNT };
+
 struct dev_memory {
     dev_backing_t backing;
     uint8_t *map, *base; /* the mapping, and its first 2 MiB boundary */
-    uint64_t map_bytes, total, limit, used, peak;
+    uint64_t map_bytes, total, limit;
+    region_t region[REGION_COUNT];
     pthread_rwlock_t lock;
     block_t *block;
     size_t blocks, block_room;
@@ -69,8 +78,31 @@ static sim_status_t memory_map(dev_memory_t *memory, sim_error_t *err) {
     return SIM_OK;
 }
 
+/* One free block each. */
+static void set_regions(dev_memory_t *memory, uint64_t dram_bytes, uint64_t shared_bytes,
+                        uint64_t stripe_bytes) {
+    uint64_t dram = dram_bytes / DEV_MEMORY_ALIGN * DEV_MEMORY_ALIGN;
+    memory->region[REGION_DRAM] =
+        (region_t){.name = "device memory", .bytes = dram, .unit = DEV_MEMORY_ALIGN};
+    memory->region[REGION_SHARED] = (region_t){.name = "shared scratchpad memory",
+                                               .first = dram,
+                                               .bytes = shared_bytes,
+                                               .unit = stripe_bytes};
+    memory->total = dram + shared_bytes;
+    memory->block[memory->blocks++] = (block_t){.bytes = dram};
+    if (shared_bytes > 0)
+        memory->block[memory->blocks++] = (block_t){.offset = dram, .bytes = shared_bytes};
+}
+
 sim_status_t dev_memory_create(uint64_t dram_bytes, dev_backing_t backing, uint64_t host_limit,
                                dev_memory_t **out_memory, sim_error_t *err) {
+    return dev_memory_create_shared(dram_bytes, 0, 0, backing, host_limit, out_memory, err);
+}
+
+sim_status_t dev_memory_create_shared(uint64_t dram_bytes, uint64_t shared_bytes,
+                                      uint64_t stripe_bytes, dev_backing_t backing,
+                                      uint64_t host_limit, dev_memory_t **out_memory,
+                                      sim_error_t *err) {
     *out_memory = NULL;
     if (dram_bytes < DEV_MEMORY_ALIGN || dram_bytes > 1ull << 45) {
         return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "device memory of %" PRIu64 " bytes",
@@ -81,7 +113,6 @@ sim_status_t dev_memory_create(uint64_t dram_bytes, dev_backing_t backing, uint6
     pthread_rwlock_init(&memory->lock, NULL);
     pthread_mutex_init(&memory->unknown_lock, NULL);
     memory->backing = backing;
-    memory->total = dram_bytes / DEV_MEMORY_ALIGN * DEV_MEMORY_ALIGN;
     memory->limit = host_limit;
     if (host_limit == 0) {
         memory->limit = backing == DEV_BACKING_FULL ? host_available() : UINT64_MAX;
@@ -89,8 +120,7 @@ sim_status_t dev_memory_create(uint64_t dram_bytes, dev_backing_t backing, uint6
     memory->block_room = 64;
     memory->block = calloc(memory->block_room, sizeof *memory->block);
     if (!memory->block) goto no_memory;
-    memory->blocks = 1;
-    memory->block[0] = (block_t){.bytes = memory->total};
+    set_regions(memory, dram_bytes, shared_bytes, stripe_bytes);
     sim_status_t status = memory_map(memory, err);
     if (status != SIM_OK) {
         dev_memory_destroy(memory);
@@ -146,32 +176,40 @@ static void blocks_remove(dev_memory_t *memory, size_t at) {
             (memory->blocks - at) * sizeof *memory->block);
 }
 
+static bool is_inside(const region_t *region, const block_t *block) {
+    return block->offset >= region->first && block->offset - region->first < region->bytes;
+}
+
 /* Best fit, lowest address among equals: a pure function of the calls so far. */
-static size_t best_fit(const dev_memory_t *memory, uint64_t bytes) {
+static size_t best_fit(const dev_memory_t *memory, const region_t *region, uint64_t bytes) {
     size_t best = memory->blocks;
     for (size_t i = 0; i < memory->blocks; i++) {
         const block_t *block = &memory->block[i];
-        if (block->owner || block->bytes < bytes) continue;
+        if (block->owner || block->bytes < bytes || !is_inside(region, block)) continue;
         if (best == memory->blocks || block->bytes < memory->block[best].bytes) best = i;
     }
     return best;
 }
 
-static sim_status_t alloc_locked(dev_memory_t *memory, uint32_t owner, uint64_t bytes,
-                                 uint64_t *out_address, sim_error_t *err) {
-    uint64_t rounded = (bytes + DEV_MEMORY_ALIGN - 1) / DEV_MEMORY_ALIGN * DEV_MEMORY_ALIGN;
-    size_t at = bytes > memory->total ? memory->blocks : best_fit(memory, rounded);
+static uint64_t all_used(const dev_memory_t *memory) {
+    return memory->region[REGION_DRAM].used + memory->region[REGION_SHARED].used;
+}
+
+static sim_status_t alloc_locked(dev_memory_t *memory, region_t *region, uint32_t owner,
+                                 uint64_t bytes, uint64_t *out_address, sim_error_t *err) {
+    uint64_t rounded = (bytes - 1) / region->unit * region->unit + region->unit;
+    size_t at = bytes > region->bytes ? memory->blocks : best_fit(memory, region, rounded);
     if (at == memory->blocks) {
         return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY,
-                             "device memory: %" PRIu64 " bytes asked for, %" PRIu64 " of %" PRIu64
+                             "%s: %" PRIu64 " bytes asked for, %" PRIu64 " of %" PRIu64
                              " free, no free range is large enough",
-                             bytes, memory->total - memory->used, memory->total);
+                             region->name, bytes, region->bytes - region->used, region->bytes);
     }
-    if (memory->used + rounded > memory->limit) {
+    if (all_used(memory) + rounded > memory->limit) {
         return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY,
                              "host memory: %" PRIu64 " bytes asked for, %" PRIu64
                              " in use, the host backs at most %" PRIu64,
-                             bytes, memory->used, memory->limit);
+                             bytes, all_used(memory), memory->limit);
     }
     block_t *block = &memory->block[at];
     uint64_t rest = block->bytes - rounded;
@@ -183,37 +221,60 @@ static sim_status_t alloc_locked(dev_memory_t *memory, uint32_t owner, uint64_t 
     block->bytes = rounded;
     block->requested = bytes;
     block->owner = owner;
-    memory->used += rounded;
-    if (memory->used > memory->peak) memory->peak = memory->used;
+    region->used += rounded;
+    if (region->used > region->peak) region->peak = region->used;
     *out_address = DEV_MEMORY_BASE + block->offset;
     return SIM_OK;
 }
 
-sim_status_t dev_memory_alloc(dev_memory_t *memory, uint32_t owner, uint64_t bytes,
-                              uint64_t *out_address, sim_error_t *err) {
+static sim_status_t alloc_in(dev_memory_t *memory, region_t *region, uint32_t owner,
+                             uint64_t bytes, uint64_t *out_address, sim_error_t *err) {
     *out_address = 0;
     if (bytes == 0 || owner == 0) {
         return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
                              "allocation of %" PRIu64 " bytes for owner %u", bytes, owner);
     }
     pthread_rwlock_wrlock(&memory->lock);
-    sim_status_t status = alloc_locked(memory, owner, bytes, out_address, err);
+    sim_status_t status = alloc_locked(memory, region, owner, bytes, out_address, err);
     pthread_rwlock_unlock(&memory->lock);
     return status;
 }
 
+sim_status_t dev_memory_alloc(dev_memory_t *memory, uint32_t owner, uint64_t bytes,
+                              uint64_t *out_address, sim_error_t *err) {
+    return alloc_in(memory, &memory->region[REGION_DRAM], owner, bytes, out_address, err);
+}
+
+sim_status_t dev_memory_alloc_shared(dev_memory_t *memory, uint32_t owner, uint64_t bytes,
+                                     uint64_t *out_address, sim_error_t *err) {
+    *out_address = 0;
+    if (memory->region[REGION_SHARED].bytes == 0) {
+        return sim_error_set(err, SIM_ERROR_UNSUPPORTED,
+                             "the chip has no shared scratchpad memory: sram.shared_bytes = 0");
+    }
+    return alloc_in(memory, &memory->region[REGION_SHARED], owner, bytes, out_address, err);
+}
+
+static region_t *region_of(dev_memory_t *memory, const block_t *block) {
+    bool is_shared = is_inside(&memory->region[REGION_SHARED], block);
+    return &memory->region[is_shared ? REGION_SHARED : REGION_DRAM];
+}
+
 static void release_block(dev_memory_t *memory, size_t at) {
     block_t *block = &memory->block[at];
-    memory->used -= block->bytes;
+    region_t *region = region_of(memory, block);
+    region->used -= block->bytes;
     block->owner = 0;
     block->requested = 0;
     block->is_dirty = true;
     dev_memory_mark_known(memory, DEV_MEMORY_BASE + block->offset, block->bytes);
-    if (at + 1 < memory->blocks && memory->block[at + 1].owner == 0) {
+    if (at + 1 < memory->blocks && memory->block[at + 1].owner == 0 &&
+        is_inside(region, &memory->block[at + 1])) {
         block->bytes += memory->block[at + 1].bytes;
         blocks_remove(memory, at + 1);
     }
-    if (at > 0 && memory->block[at - 1].owner == 0) {
+    if (at > 0 && memory->block[at - 1].owner == 0 &&
+        is_inside(region, &memory->block[at - 1])) {
         memory->block[at - 1].bytes += memory->block[at].bytes;
         memory->block[at - 1].is_dirty = true;
         blocks_remove(memory, at);
@@ -356,9 +417,10 @@ bool dev_memory_find(const dev_memory_t *memory, uint64_t address, uint64_t *out
 
 void dev_memory_info(const dev_memory_t *memory, uint64_t *out_free, uint64_t *out_total,
                      uint64_t *out_peak) {
-    *out_free = memory->total - memory->used;
-    *out_total = memory->total;
-    *out_peak = memory->peak;
+    const region_t *dram = &memory->region[REGION_DRAM];
+    *out_free = dram->bytes - dram->used;
+    *out_total = dram->bytes;
+    *out_peak = dram->peak;
 }
 
 /* First range that ends at or after `low`. */

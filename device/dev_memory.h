@@ -1,7 +1,8 @@
 /*
- * The chip's DRAM as memory: an address range of its own (a reserved PROT_NONE range in every client, so that a stray host
+ * The chip's DRAM, and behind it the memory that lies in the cores' scratchpads, as memory: an address range of its own (a reserved PROT_NONE range in every client, so that a stray host
  * access faults at once), backed by anonymous huge-page memory of this process, touched once and kept.
- * Allocation is a deterministic offset allocator (best fit, 512-byte alignment) with its bookkeeping outside the memory.
+ * Allocation is a deterministic offset allocator (best fit, 512-byte alignment) with its bookkeeping outside the memory. In the
+ * shared scratchpad memory an allocation takes whole stripes, a page of every core, so that all begin at core 0.
  */
 #ifndef DEV_MEMORY_H
 #define DEV_MEMORY_H
@@ -24,10 +25,21 @@ typedef struct dev_memory dev_memory_t;
 /* host_limit: refuse allocations beyond this many bytes in total (0: from MemAvailable, full backing only). */
 sim_status_t dev_memory_create(uint64_t dram_bytes, dev_backing_t backing, uint64_t host_limit, dev_memory_t **out_memory,
                                sim_error_t *err) SIM_MUST_USE;
+/* With shared_bytes (0: none) of shared scratchpad memory in stripes of stripe_bytes. */
+sim_status_t dev_memory_create_shared(uint64_t dram_bytes, uint64_t shared_bytes, uint64_t stripe_bytes, dev_backing_t backing,
+                                      uint64_t host_limit, dev_memory_t **out_memory, sim_error_t *err) SIM_MUST_USE;
 void dev_memory_destroy(dev_memory_t *memory);
+
+/* Device address behind the DRAM, where the shared scratchpad memory begins if there is one. */
+static inline uint64_t dev_memory_shared_base(uint64_t dram_bytes) {
+    return DEV_MEMORY_BASE + dram_bytes / DEV_MEMORY_ALIGN * DEV_MEMORY_ALIGN;
+}
 
 /* owner: client id, so that a client's end frees what it had. bytes 0 is refused. */
 sim_status_t dev_memory_alloc(dev_memory_t *memory, uint32_t owner, uint64_t bytes, uint64_t *out_address, sim_error_t *err) SIM_MUST_USE;
+/* In the shared scratchpad memory; UNSUPPORTED where there is none. */
+sim_status_t dev_memory_alloc_shared(dev_memory_t *memory, uint32_t owner, uint64_t bytes, uint64_t *out_address,
+                                     sim_error_t *err) SIM_MUST_USE;
 sim_status_t dev_memory_free(dev_memory_t *memory, uint32_t owner, uint64_t address, sim_error_t *err) SIM_MUST_USE;
 void dev_memory_free_owner(dev_memory_t *memory, uint32_t owner);
 
@@ -40,6 +52,7 @@ void *dev_memory_translate(dev_memory_t *memory, uint32_t owner, uint64_t addres
 
 /* The allocation that holds `address`: its start and size; false if none. */
 bool dev_memory_find(const dev_memory_t *memory, uint64_t address, uint64_t *out_start, uint64_t *out_bytes);
+/* Of the DRAM. */
 void dev_memory_info(const dev_memory_t *memory, uint64_t *out_free, uint64_t *out_total, uint64_t *out_peak);
 
 /* Timing mode: ranges whose values are unknown (written by float instructions or by lengths-only copies). */

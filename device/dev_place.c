@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/dev_memory.h"
+#include "sim/sim_shared.h"
 
 static uint64_t mix(uint64_t x) {
     x ^= x >> 32;
@@ -61,9 +62,15 @@ static void group_operands(place_operand_t *operand, uint32_t count) {
     }
 }
 
+static bool is_shared(const dev_place_options_t *options, uint64_t address) {
+    return options->shared_stripe_bytes > 0 && address >= options->shared_base;
+}
+
 /* The DRAM starts groups in different banks by their number (sim/sim_dram.h). */
-static uint64_t group_base(uint32_t group, uint64_t low) {
-    return ((uint64_t)group << 40) + low % DEV_MEMORY_ALIGN;
+static uint64_t group_base(const dev_place_options_t *options, uint32_t group, uint64_t low) {
+    uint64_t base = (uint64_t)group << SIM_SHARED_OFFSET_BITS;
+    if (!is_shared(options, low)) return base + low % DEV_MEMORY_ALIGN;
+    return SIM_SHARED_BASE + base + (low - options->shared_base) % options->shared_stripe_bytes;
 }
 
 static void key_launch(dev_hash_t *hash, const dev_launch_t *launch, const dev_place_options_t *options) {
@@ -116,15 +123,15 @@ static dev_place_group_t group_range(const place_operand_t *operand, uint32_t co
 }
 
 /* Places the alias groups of a packet: lowest timing address of group number i in out_base[i]. groups: NULL when alone. */
-static sim_status_t place_groups(dev_place_groups_t *groups, const place_operand_t *operand, uint32_t count,
-                                 dev_place_group_t *out_range) {
+static sim_status_t place_groups(dev_place_groups_t *groups, const dev_place_options_t *options, const place_operand_t *operand,
+                                 uint32_t count, dev_place_group_t *out_range) {
     uint32_t before = groups == NULL ? 0 : groups->count, first = groups == NULL ? 0 : groups->next_number;
     sim_status_t status = SIM_OK;
     for (uint32_t i = 0; i < count && status == SIM_OK; i++) {
         if (operand[i].group != i) continue;
         dev_place_group_t range = group_range(operand, count, i);
         dev_place_group_t *known = groups == NULL ? NULL : find_group(groups, before, range.low, range.high);
-        range.base = known != NULL ? known->base + (range.low - known->low) : group_base(first + i, range.low);
+        range.base = known != NULL ? known->base + (range.low - known->low) : group_base(options, first + i, range.low);
         if (known != NULL && range.high > known->high) known->high = range.high;
         if (known == NULL && groups != NULL) status = add_group(groups, range);
         out_range[i] = range;
@@ -133,8 +140,10 @@ static sim_status_t place_groups(dev_place_groups_t *groups, const place_operand
     return status;
 }
 
-static uint64_t timing_address(const place_operand_t *operand, const dev_place_group_t *range, uint64_t real, bool is_physical) {
-    return is_physical ? real - DEV_MEMORY_BASE : range[operand->group].base + (real - range[operand->group].low);
+static uint64_t timing_address(const place_operand_t *operand, const dev_place_group_t *range, uint64_t real,
+                               const dev_place_options_t *options) {
+    if (!options->is_physical) return range[operand->group].base + (real - range[operand->group].low);
+    return is_shared(options, operand->low) ? SIM_SHARED_BASE + (real - options->shared_base) : real - DEV_MEMORY_BASE;
 }
 
 /* --- packets ---------------------------------------------------------------------------------------------------------- */
@@ -149,12 +158,12 @@ sim_status_t dev_place_next(dev_place_groups_t *groups, const dev_launch_t *laun
         if (launch->program->header.arg_kind[a] != VNPU_ARG_SCALAR) operand_init(&operand[count++], launch, a);
     }
     group_operands(operand, count);
-    sim_status_t status = place_groups(groups, operand, count, range);
+    sim_status_t status = place_groups(groups, options, operand, count, range);
     if (status != SIM_OK) return status;
     dev_hash_t hash;
     key_launch(&hash, launch, options);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t timed = timing_address(&operand[i], range, launch->arg[operand[i].arg], options->is_physical);
+        uint64_t timed = timing_address(&operand[i], range, launch->arg[operand[i].arg], options);
         out_placement->address[operand[i].arg] = timed;
         dev_hash_add(&hash, timed);
     }
@@ -176,7 +185,7 @@ sim_status_t dev_place_next_move(dev_place_groups_t *groups, const dev_move_t *m
     dev_place_group_t range[2];
     uint32_t count = move->is_copy ? 2 : 1;
     group_operands(operand, count);
-    sim_status_t status = place_groups(groups, operand, count, range);
+    sim_status_t status = place_groups(groups, options, operand, count, range);
     if (status != SIM_OK) return status;
     dev_hash_t hash;
     dev_hash_init(&hash);
@@ -185,7 +194,7 @@ sim_status_t dev_place_next_move(dev_place_groups_t *groups, const dev_move_t *m
     dev_hash_add(&hash, move->bytes);
     dev_hash_add(&hash, move->core);
     for (uint32_t i = 0; i < count; i++) {
-        out_placement->address[i] = timing_address(&operand[i], range, operand[i].low, options->is_physical);
+        out_placement->address[i] = timing_address(&operand[i], range, operand[i].low, options);
         dev_hash_add(&hash, out_placement->address[i]);
     }
     out_placement->key[0] = hash.a;

@@ -5,7 +5,8 @@
  * their relative offsets; group g is timed at g * 2^40 + (real offset mod DEV_MEMORY_ALIGN). So time does not hang on
  * where an allocator put a tensor (every allocation is aligned to DEV_MEMORY_ALIGN), and equal layers have equal keys. The
  * DRAM starts groups in different banks (sim/sim_dram.h), as different rows would. `physical`: real addresses, which join the key.
- * docs/decisions/0002-placement.md tells why not "modulo the stripe".
+ * docs/decisions/0002-placement.md tells why not "modulo the stripe". Operands in the shared scratchpad memory, where every allocation
+ * begins at core 0, keep their offset modulo its stripe, behind SIM_SHARED_BASE (sim/sim_shared.h).
  */
 #ifndef DEV_PLACE_H
 #define DEV_PLACE_H
@@ -14,6 +15,7 @@
 
 typedef struct dev_place_options {
     bool is_physical;
+    uint64_t shared_base, shared_stripe_bytes; /* first device address of the shared scratchpad memory; stripe 0: none */
     uint64_t config_hash;
     uint64_t rows_hash; /* data-dependent addresses, 0: none */
 } dev_place_options_t;

@@ -362,6 +362,7 @@ void dev_timing_begin(dev_timing_t *timing) {
     sim_engine_reset(timing->engine);
     sim_dram_reset(timing->dram);
     sim_cache_reset(timing->cache);
+    sim_shared_reset(timing->shared);
     sim_noc_reset(timing->noc);
     for (uint32_t c = 0; c < timing->machine.cores; c++) core_reset(&timing->core[c]);
     memset(timing->books, 0, timing->engines * sizeof *timing->books);
@@ -443,8 +444,13 @@ static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
         spec.network = d % sim_noc_networks(timing->noc);
         status = sim_dma_create(timing->engine, &spec, timing->dram, timing->noc, index, &core->sram, &core->acc,
                                 &core->dma[d]);
-        if (status == SIM_OK) sim_dma_set_cache(core->dma[d], timing->cache);
+        if (status != SIM_OK) break;
+        sim_dma_set_cache(core->dma[d], timing->cache);
+        sim_dma_set_shared(core->dma[d], timing->shared);
     }
+    if (timing->shared == NULL) return status;
+    sim_shared_core_t home = {&core->sram, cls->core_clock, cls->sram_latency_cycles, cls->dma.writes_first};
+    sim_shared_set_core(timing->shared, index, &home);
     return status;
 }
 
@@ -461,6 +467,7 @@ sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t 
     if (status == SIM_OK) status = sim_engine_create(&timing->engine);
     if (status == SIM_OK) status = sim_dram_create(config, &timing->dram, err);
     if (status == SIM_OK) status = sim_cache_create(config, timing->engine, timing->dram, &timing->cache, err);
+    if (status == SIM_OK) status = sim_shared_create(config, timing->engine, machine->cores, &timing->shared);
     if (status == SIM_OK) status = sim_noc_create(config, machine->cores, &timing->noc, err);
     for (uint32_t c = 0; c < machine->cores && status == SIM_OK; c++) status = core_init(timing, c);
     if (status != SIM_OK) {
@@ -493,6 +500,7 @@ void dev_timing_destroy(dev_timing_t *timing) {
         core_fini(&timing->core[c]);
     }
     sim_noc_destroy(timing->noc);
+    sim_shared_destroy(timing->shared);
     sim_cache_destroy(timing->cache);
     sim_dram_destroy(timing->dram);
     sim_engine_destroy(timing->engine);

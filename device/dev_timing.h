@@ -28,6 +28,7 @@ typedef struct dev_record {
     uint64_t row_hits, row_closed, row_conflicts;
     uint64_t cache_hits, cache_misses, cache_evicted; /* lines */
     uint64_t insns, vector_elems;
+    uint64_t shared_read_bytes, shared_written_bytes; /* as dram_*: of the shared scratchpad memory */
     uint64_t *cause_ticks; /* [engines][SIM_CAUSE_COUNT] */
     vnpu_profile_slice_t *slice; /* times in ticks here; NULL unless asked for */
     uint32_t num_slices;

@@ -113,6 +113,8 @@ struct timing_job {
     sim_energy_counts_t actions[VNPU_ENERGY_PARTS];
     /* a copy or fill */
     uint32_t core, ops_left;
+    uint64_t move_bytes;
+    bool is_copy;
     sim_dma_op_t read, write;
     sim_event_t start_event;
 };
@@ -122,6 +124,7 @@ struct dev_timing {
     sim_engine_t *engine;
     sim_dram_t *dram;
     sim_cache_t *cache; /* NULL: none */
+    sim_shared_t *shared; /* NULL: none */
     sim_noc_t *noc;
     timing_core_t *core;   /* machine.cores */
     timing_books_t *books; /* one per engine */
@@ -140,6 +143,8 @@ bool timing_unit_ready(const timing_queue_t *queue);
 void timing_energy_matrix(timing_job_t *job, const sim_matrix_op_t *op, vnpu_dtype_t dtype);
 void timing_energy_vector(timing_job_t *job, const sim_vector_op_t *op, uint64_t elems);
 void timing_energy_dma(timing_job_t *job, const sim_dma_op_t *op);
+/* Bytes of a transfer's patterns: of the DRAM, or of the shared scratchpad memory with their energy there. */
+void timing_count_memory(timing_job_t *job, const sim_dma_op_t *op, uint64_t bytes);
 /* After the last event: what DRAM and interconnect counted goes to the jobs of the epoch, and every record gets its energy. */
 void timing_energy_end(dev_timing_t *timing);
 

@@ -100,11 +100,12 @@ static void move_done(sim_engine_t *engine, sim_op_t *op) {
 }
 
 static void move_submit(timing_job_t *job, sim_dma_op_t *op, sim_dma_kind_t kind, uint64_t base, uint32_t queue) {
-    uint64_t bytes = job->record.dram_written_bytes;
+    uint64_t bytes = job->move_bytes;
     *op = (sim_dma_op_t){.kind = kind, .base = base, .run_bytes = bytes, .sram_bytes = bytes};
     op->op.on_end = move_end;
     op->op.on_done = move_done;
     op->op.owner = job;
+    timing_count_memory(job, op, bytes);
     timing_energy_dma(job, op);
     sim_dma_submit(job->timing->core[job->core].dma[queue], op);
 }
@@ -112,9 +113,8 @@ static void move_submit(timing_job_t *job, sim_dma_op_t *op, sim_dma_kind_t kind
 static void move_start(sim_engine_t *engine, sim_event_t *event) {
     (void)engine;
     timing_job_t *job = SIM_CONTAINER_OF(event, timing_job_t, start_event);
-    bool is_copy = job->record.dram_read_bytes != 0;
-    job->ops_left = is_copy ? 2 : 1;
-    if (is_copy) move_submit(job, &job->read, SIM_DMA_READ, job->placed.arg[1], 0);
+    job->ops_left = job->is_copy ? 2 : 1;
+    if (job->is_copy) move_submit(job, &job->read, SIM_DMA_READ, job->placed.arg[1], 0);
     move_submit(job, &job->write, SIM_DMA_WRITE, job->placed.arg[0], job->cls->dma_queues > 1 ? 1 : 0);
 }
 
@@ -138,8 +138,8 @@ sim_status_t dev_timing_start(dev_timing_t *timing, const dev_job_t *given, sim_
         snprintf(job->record.name, sizeof job->record.name, "%s", given->is_copy ? "copy" : "fill");
         job->core = given->core;
         memcpy(job->placed.arg, given->placement->address, 2 * sizeof job->placed.arg[0]);
-        job->record.dram_read_bytes = given->is_copy ? given->bytes : 0;
-        job->record.dram_written_bytes = given->bytes;
+        job->move_bytes = given->bytes;
+        job->is_copy = given->is_copy;
         open_books(job);
         sim_event_init(&job->start_event, SIM_PHASE_ISSUE, move_start);
         sim_event_schedule(timing->engine, &job->start_event, tick);
@@ -245,6 +245,7 @@ bool dev_record_equal(const dev_record_t *a, const dev_record_t *b, uint32_t eng
            a->bus_read_bytes == b->bus_read_bytes && a->bus_written_bytes == b->bus_written_bytes &&
            a->row_hits == b->row_hits && a->row_closed == b->row_closed && a->row_conflicts == b->row_conflicts &&
            a->cache_hits == b->cache_hits && a->cache_misses == b->cache_misses && a->cache_evicted == b->cache_evicted &&
+           a->shared_read_bytes == b->shared_read_bytes && a->shared_written_bytes == b->shared_written_bytes &&
            a->insns == b->insns && a->vector_elems == b->vector_elems &&
            memcmp(a->energy_fj, b->energy_fj, sizeof a->energy_fj) == 0 &&
            memcmp(a->cause_ticks, b->cause_ticks, (size_t)engines * SIM_CAUSE_COUNT * sizeof *a->cause_ticks) == 0;

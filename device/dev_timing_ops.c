@@ -268,11 +268,6 @@ static void dram_rows(timing_queue_t *queue, timing_slot_t *slot, const dev_view
     for (uint32_t d = 1; d < table->ndims; d++) op->run_bytes *= table->size[d];
 }
 
-static void count_dram(dev_record_t *record, const sim_dma_op_t *op, uint64_t bytes) {
-    if (op->kind == SIM_DMA_READ || op->accumulate) record->dram_read_bytes += bytes;
-    if (op->kind == SIM_DMA_WRITE) record->dram_written_bytes += bytes;
-}
-
 /* A copy, or a fill (src NULL). */
 static void set_move(const timing_queue_t *queue, sim_dma_op_t *op, dev_view_t *dst, const dev_view_t *src) {
     const dev_class_t *cls = queue->core->cls;
@@ -290,7 +285,7 @@ static void set_move(const timing_queue_t *queue, sim_dma_op_t *op, dev_view_t *
         if (insn->flags & VNPU_F_PAD) op->fill_bytes = fill_bytes(cls, ap, dst, src);
     }
     uint64_t times = op->run_writes > 0 ? op->run_writes : 1; /* read once */
-    count_dram(&queue->core->job->record, op, far->count * far->elem_bytes / times);
+    timing_count_memory(queue->core->job, op, far->count * far->elem_bytes / times);
     op->sram_bytes = 0;
     if (src != NULL && src->space == VNPU_SPACE_SRAM) {
         op->sram_bytes += local_bytes(cls, src);
@@ -327,7 +322,7 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         dram_rows(queue, slot, is_gather ? &src : &dst, is_gather ? insn->src[0] : insn->dst, index.count);
         const dev_view_t *local = is_gather ? &dst : &src;
         op->sram_bytes = local->count * local->elem_bytes + index.count * index.elem_bytes;
-        count_dram(&queue->core->job->record, op, op->row_count * op->run_bytes);
+        timing_count_memory(queue->core->job, op, op->row_count * op->run_bytes);
     } else {
         set_move(queue, op, &dst, has_source ? &src : NULL);
     }

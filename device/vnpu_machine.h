@@ -67,7 +67,8 @@ typedef struct vnpu_machine {
     uint32_t matrix_operand_bytes_per_cycle; /* what the operand ports take; 0: any number */
     uint32_t matrix_f32_passes; /* bf16 products that make one of f32; 0: f32 is native */
     uint32_t mapping_multicast; /* products may read tiles once for several cores */
-    uint32_t reserved;
+    uint32_t shared_page_bytes; /* of the shared scratchpad memory: pages are dealt to the cores in turn */
+    uint64_t shared_bytes;      /* of it, in all scratchpads together, behind the DRAM's addresses; 0: none */
 } vnpu_machine_t;
 
 #ifdef __cplusplus

@@ -86,10 +86,14 @@ typedef struct vnpu_packet_fill {
     uint32_t reserved;
 } vnpu_packet_fill_t;
 
+/* DRAM, or the memory that lies in the cores' scratchpads (sram.shared_bytes). */
+typedef enum vnpu_place { VNPU_PLACE_DRAM = 0, VNPU_PLACE_SHARED = 1 } vnpu_place_t;
+
 typedef struct vnpu_packet_mem {
     uint64_t address;
     uint64_t bytes;
-    uint64_t reserved[2];
+    uint64_t place; /* of an allocation: vnpu_place_t */
+    uint64_t reserved;
 } vnpu_packet_mem_t;
 
 typedef struct vnpu_packet {

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 #define VNPU_PROFILE_MAGIC 0x464f5250u /* "PROF" */
-#define VNPU_PROFILE_VERSION 3u
+#define VNPU_PROFILE_VERSION 4u
 
 typedef struct vnpu_profile_header {
     uint32_t magic, version;
@@ -71,13 +71,14 @@ typedef struct vnpu_profile_record {
     uint64_t cache_hits, cache_misses, cache_evicted; /* lines; evicted: dirty, written to the DRAM */
     uint64_t insns;      /* executed, all queues and instances */
     uint64_t vector_elems;
+    uint64_t shared_read_bytes, shared_written_bytes; /* bytes of the patterns in the shared scratchpad memory, not in dram_* */
     uint32_t num_slices; /* trace slices, after the causes */
     uint32_t bytes;      /* record with causes and slices: next record starts here + bytes */
     uint64_t energy_fj[VNPU_ENERGY_PARTS]; /* dynamic, by the [energy] keys: 0 where they are */
     /* then uint64_t cause_ps[num_engines][num_causes]; each engine's causes sum to duration_ps exactly */
     /* then vnpu_profile_slice_t slice[num_slices] */
 } vnpu_profile_record_t;
-static_assert(sizeof(vnpu_profile_record_t) == 240, "profile record");
+static_assert(sizeof(vnpu_profile_record_t) == 256, "profile record");
 
 typedef struct vnpu_profile_slice {
     uint32_t engine;

@@ -91,8 +91,12 @@ VNPU_API vnpu_status_t vnpu_device_reset(int device);       /* clears a sticky e
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 /* bytes 0: *out_address = 0 and VNPU_OK. Alignment 512. OUT_OF_MEMORY names requested, free and the key that sets the size. */
 VNPU_API vnpu_status_t vnpu_mem_alloc(int device, size_t bytes, vnpu_addr_t *out_address);
-/* Ordered after everything submitted before it. 0 is fine. */
+/* As vnpu_mem_alloc, in the memory that lies in the cores' scratchpads (sram.shared_bytes), beside the device memory: in whole pages of
+ * every core, the first in core 0. Its addresses are used like others. UNSUPPORTED where the chip has none. */
+VNPU_API vnpu_status_t vnpu_mem_alloc_shared(int device, size_t bytes, vnpu_addr_t *out_address);
+/* Of either. Ordered after everything submitted before it. 0 is fine. */
 VNPU_API vnpu_status_t vnpu_mem_free(int device, vnpu_addr_t address);
+/* Of the device memory. */
 VNPU_API vnpu_status_t vnpu_mem_info(int device, size_t *out_free, size_t *out_total);
 /* Pinned host memory, shared with the device process: asynchronous copies need it. */
 VNPU_API vnpu_status_t vnpu_host_alloc(size_t bytes, void **out_pointer);

@@ -152,17 +152,17 @@ static void reserve_addresses(vnpu__device_t *device) {
     (void)device; /* ThreadSanitizer ends the process over a mapping outside its own map */
 #else
     void *wanted = (void *)(uintptr_t)VNPU__DEVICE_BASE;
-    void *got = mmap(wanted, device->machine.dram_bytes, PROT_NONE,
+    void *got = mmap(wanted, vnpu__address_bytes(device), PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (got == MAP_FAILED) {
         return;
     }
     if (got != wanted) { /* kernels before 4.17 take the flag for a hint */
-        munmap(got, device->machine.dram_bytes);
+        munmap(got, vnpu__address_bytes(device));
         return;
     }
-    (void)madvise(got, device->machine.dram_bytes, MADV_DONTFORK);
-    (void)madvise(got, device->machine.dram_bytes, MADV_DONTDUMP);
+    (void)madvise(got, vnpu__address_bytes(device), MADV_DONTFORK);
+    (void)madvise(got, vnpu__address_bytes(device), MADV_DONTDUMP);
     device->reserved = got;
 #endif
 }
@@ -218,7 +218,7 @@ void vnpu__stop(vnpu__device_t *device) {
     vnpu__free_objects(device);
     device->transport->close(device);
     if (device->reserved != NULL) {
-        munmap(device->reserved, device->machine.dram_bytes);
+        munmap(device->reserved, vnpu__address_bytes(device));
     }
     free(device->config_text);
     free(device->profile);

@@ -199,6 +199,11 @@ void vnpu__stop(vnpu__device_t *device);
 /* Directory of this library, with a trailing '/'; "" if unknown. No lock. */
 void vnpu__library_dir(char *path, size_t bytes);
 
+/* Bytes of device addresses: DRAM, and behind it the shared scratchpad memory. */
+static inline uint64_t vnpu__address_bytes(const vnpu__device_t *device) {
+    return device->machine.dram_bytes + device->machine.shared_bytes;
+}
+
 /* --- packets (vnpu_queue.c) --- */
 typedef struct vnpu__request {
     vnpu_packet_t packet; /* type, flags, tag, u: the caller's; the rest is filled in */

@@ -58,7 +58,7 @@ static vnpu_status_t check_range(const vnpu__device_t *device, const char *what,
             (unsigned long long)entry->bytes, (unsigned long long)entry->address);
     }
     bool is_device =
-        address >= VNPU__DEVICE_BASE && address - VNPU__DEVICE_BASE < device->machine.dram_bytes;
+        address >= VNPU__DEVICE_BASE && address - VNPU__DEVICE_BASE < vnpu__address_bytes(device);
     return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "%s: 0x%llx is %s", what,
                       (unsigned long long)address,
                       is_device ? "in no live allocation of the device (freed, or never allocated)"
@@ -71,9 +71,10 @@ static vnpu_status_t submit_free(vnpu__device_t *device, uint64_t address) {
     return vnpu__submit(device, &request, NULL);
 }
 
-vnpu_status_t vnpu_mem_alloc(int device_index, size_t bytes, vnpu_addr_t *out_address) {
+static vnpu_status_t alloc_in(const char *what, vnpu_place_t place, int device_index, size_t bytes,
+                              vnpu_addr_t *out_address) {
     if (out_address == NULL) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_mem_alloc: out_address is NULL");
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "%s: out_address is NULL", what);
     }
     *out_address = 0;
     vnpu__device_t *device;
@@ -84,6 +85,7 @@ vnpu_status_t vnpu_mem_alloc(int device_index, size_t bytes, vnpu_addr_t *out_ad
     device->clock_ps += device->machine.host_submit_ps;
     vnpu__request_t request = {.packet = {.type = VNPU_PACKET_ALLOC}};
     request.packet.u.mem.bytes = bytes;
+    request.packet.u.mem.place = place;
     vnpu_completion_t done;
     status = reserve_entry(device);
     if (status == VNPU_OK) {
@@ -99,6 +101,14 @@ vnpu_status_t vnpu_mem_alloc(int device_index, size_t bytes, vnpu_addr_t *out_ad
         }
     }
     return vnpu__leave(device, status);
+}
+
+vnpu_status_t vnpu_mem_alloc(int device, size_t bytes, vnpu_addr_t *out_address) {
+    return alloc_in("vnpu_mem_alloc", VNPU_PLACE_DRAM, device, bytes, out_address);
+}
+
+vnpu_status_t vnpu_mem_alloc_shared(int device, size_t bytes, vnpu_addr_t *out_address) {
+    return alloc_in("vnpu_mem_alloc_shared", VNPU_PLACE_SHARED, device, bytes, out_address);
 }
 
 /* Frees even after a fault: a reset keeps memory, so what the program gave up must not stay. */

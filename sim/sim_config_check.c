@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "sim/sim_matrix.h"
-#include "sim/sim_share.h"
+#include "sim/sim_shared.h"
 
 /* Element sizes of the dtypes that have a rate; of blocks, a value's share. */
 static const struct {
@@ -58,6 +58,24 @@ static void check_banks(const sim_config_t *config, const char *origin,
                          origin, sim_config_text(config, "sram.interleave_bytes"),
                          sim_config_text(config, "sram.word_bytes"), SIM_SHARE_MAX_PARTS,
                          sim_config_text(config, "sram.banks"));
+}
+
+static void check_shared(const sim_config_t *config, uint32_t class, const char *origin,
+                         sim_problems_t *problems) {
+    static const char *const KEYS[] = {"sram.shared_bytes", "sram.shared_page_bytes"};
+    const sim_config_t *view = sim_config_class(config, class);
+    uint64_t bytes = get(view, KEYS[0]);
+    for (size_t i = 0; i < 2; i++)
+        if (get(view, KEYS[i]) != get(config, KEYS[i]))
+            sim_problems_add(problems, "%s: %s = %s: every class shares as much, the chip's is %s",
+                             origin, KEYS[i], sim_config_text(view, KEYS[i]),
+                             sim_config_text(config, KEYS[i]));
+    if (bytes > 0 && bytes >= get(view, "sram.bytes"))
+        sim_problems_add(problems, "%s: sram.shared_bytes = %s leaves kernels none of sram.bytes = %s",
+                         origin, sim_config_text(view, KEYS[0]), sim_config_text(view, "sram.bytes"));
+    if (bytes % get(view, KEYS[1]) != 0)
+        sim_problems_add(problems, "%s: sram.shared_bytes = %s is no multiple of %s = %s", origin,
+                         sim_config_text(view, KEYS[0]), KEYS[1], sim_config_text(view, KEYS[1]));
 }
 
 /* Keys of the matrix unit that would do nothing, or cannot be had together. */
@@ -145,6 +163,7 @@ static void check_class(const sim_config_t *config, uint32_t class, const char *
     check_order(view, where, ORDERED_CORE, sizeof ORDERED_CORE / sizeof ORDERED_CORE[0], problems);
     check_dma_errors(view, where, problems);
     check_banks(view, where, problems);
+    check_shared(config, class, where, problems);
     if (get(view, "matrix.count") > 0)
         check_matrix_errors(view, where, problems);
     else if (class > 0)
@@ -487,6 +506,13 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
         write_memories(sim_config_class(config, c), stream);
     }
     write_noc(config, stream);
+    if (get(config, "sram.shared_bytes") > 0)
+        (void)fprintf(stream,
+                      "shared    %10.4g GB/s out of all cores, %.4g MiB: %s of each scratchpad, pages of %s\n",
+                      sim_shared_bytes_per_s(config) / 1e9,
+                      (double)sim_shared_bytes_of(config) / 1048576.0,
+                      sim_config_text(config, "sram.shared_bytes"),
+                      sim_config_text(config, "sram.shared_page_bytes"));
     if (get(config, "cache.bytes") > 0)
         (void)fprintf(stream, "cache     %10.4g GB/s, %s, %s ways, lines of %s, %.4g ns of a hit\n",
                       (double)sim_cache_peak_bytes_per_s(config) / 1e9,

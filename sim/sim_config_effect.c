@@ -87,6 +87,10 @@ static bool takes_turns_by_word(const sim_config_t *config) {
     return get(config, "sram.interleave_bytes") == 0;
 }
 
+static bool has_shared(const sim_config_t *config) {
+    return get(config, "sram.shared_bytes") > 0;
+}
+
 static const char NO_CACHE[] = "cache.bytes = 0 B: there is no cache";
 static const char IN_ORDER[] = "dram.window = 1 serves requests in order";
 static const char ONE_GROUP[] = "banks of one group are apart by the long times";
@@ -107,6 +111,7 @@ static const struct rule {
     {"matrix.stream_rows", NULL, streams_rows_in_pieces, "pieces of a stream make no difference", NULL},
     {"matrix.load_beside", NULL, loads_behind_streams, "no load passes beside a stream", NULL},
     {"sram.conflicts", NULL, takes_turns_by_word, "sram.interleave_bytes: a bank is a block of bytes", NULL},
+    {"sram.shared_page_bytes", NULL, has_shared, "sram.shared_bytes = 0 B: there is no shared part", NULL},
     {"cache.ways", NULL, has_cache, NO_CACHE, NULL},
     {"cache.line_bytes", NULL, has_cache, NO_CACHE, NULL},
     {"cache.banks", NULL, has_cache, NO_CACHE, NULL},

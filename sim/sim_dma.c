@@ -18,6 +18,7 @@ struct request {
     sim_dma_walk_t walk; /* at the first piece */
     sim_dram_request_t memory;
     sim_cache_request_t cached; /* in its place where there is a cache */
+    sim_shared_request_t shared; /* in its place of a transfer in the shared scratchpad memory */
     uint64_t bytes; /* as memory and interconnect see it */
     uint64_t local_bytes; /* through the port of scratchpad or accumulator */
     uint64_t local_words; /* bytes of the words of a bank that they touch; 0: as many */
@@ -48,6 +49,7 @@ struct sim_dma {
     sim_dma_spec_t spec;
     sim_dram_t *dram;
     sim_cache_t *cache; /* in front of it; NULL: none */
+    sim_shared_t *shared; /* memory beside it; NULL: none */
     sim_noc_t *noc;
     uint32_t port;
     sim_share_t *sram, *acc;
@@ -242,7 +244,7 @@ static void book(const sim_dma_t *unit, sim_dma_op_t *op) {
     cause[SIM_CAUSE_NOC] = (sim_tick_t)((wide_t)rest * op->waited[WAIT_NOC] / waited);
     cause[SIM_CAUSE_SRAM_CONFLICT] = (sim_tick_t)((wide_t)rest * op->waited[WAIT_SRAM] / waited);
     cause[SIM_CAUSE_CACHE] = (sim_tick_t)((wide_t)rest * op->waited[WAIT_CACHE] / waited);
-    cause[SIM_CAUSE_DRAM] =
+    cause[op->is_shared ? SIM_CAUSE_NOC : SIM_CAUSE_DRAM] +=
         rest - cause[SIM_CAUSE_NOC] - cause[SIM_CAUSE_SRAM_CONFLICT] - cause[SIM_CAUSE_CACHE];
 }
 
@@ -305,12 +307,29 @@ static void access_cache(request_t *request, bool is_write, sim_tick_t not_befor
     sim_cache_end(cache, &request->cached);
 }
 
+static void access_shared(request_t *request, bool is_write, sim_tick_t not_before) {
+    sim_shared_t *shared = request->unit->shared;
+    sim_shared_begin(shared, &request->shared, is_write, &request->event, not_before);
+    sim_dma_pieces_t pieces = {
+        .spec = &request->unit->spec, .walk = request->walk, .runs = request->runs};
+    sim_dma_piece_t piece, block;
+    while (sim_dma_pieces_next(&pieces, &piece, &block))
+        sim_shared_add(shared, &request->shared, block.address, block.bytes);
+    sim_shared_end(shared, &request->shared);
+}
+
 static sim_tick_t memory_done(const request_t *request) {
+    if (request->op->is_shared) return request->shared.done;
     return request->unit->cache != NULL ? request->cached.done : request->memory.done;
 }
 
-/* From when it entered until `done`: at the DRAM, or at the cache if that had everything. */
+/* From when it entered until `done`: at the DRAM, or at the cache if that had everything. Another core's scratchpad counts as
+ * part of the way. */
 static void count_memory(request_t *request, sim_tick_t done) {
+    if (request->op->is_shared) {
+        request->op->waited[WAIT_NOC] += done - request->entered;
+        return;
+    }
     bool is_hit = request->unit->cache != NULL && !request->cached.has_waited;
     request->op->waited[is_hit ? WAIT_CACHE : WAIT_DRAM] += done - request->entered;
 }
@@ -320,6 +339,11 @@ static void count_memory(request_t *request, sim_tick_t done) {
 static void access_dram(request_t *request, bool is_write, sim_event_fn next,
                         sim_tick_t not_before) {
     sim_dram_t *dram = request->unit->dram;
+    if (request->op->is_shared) {
+        sim_event_init(&request->event, SIM_PHASE_COMPLETE, next);
+        access_shared(request, is_write, not_before);
+        return;
+    }
     if (dram == NULL) {
         request->memory.done = sim_now(request->unit->engine);
         go_on(request, next, later(request->memory.done, not_before));
@@ -387,13 +411,20 @@ static void spread_add(spread_t *spread, uint32_t port, uint64_t bytes) {
     spread->part[i].bytes += bytes;
 }
 
+/* The port behind which `address` lies; *bytes: so many from there on do, as it was where that is all. */
+static uint32_t port_at(const sim_dma_t *unit, uint64_t address, uint64_t *bytes) {
+    if (sim_shared_holds(address)) return sim_shared_core_at(unit->shared, address, bytes);
+    uint32_t channel = 0;
+    if (unit->dram != NULL) channel = sim_dram_channel_at(unit->dram, address, bytes);
+    return sim_noc_memory_port(unit->noc, channel);
+}
+
 static void spread_piece(const sim_dma_t *unit, spread_t *spread, sim_dma_piece_t piece) {
     while (piece.bytes > 0) {
         uint64_t run = piece.bytes;
-        uint32_t channel = 0;
-        if (unit->dram != NULL) channel = sim_dram_channel_at(unit->dram, piece.address, &run);
+        uint32_t port = port_at(unit, piece.address, &run);
         if (run > piece.bytes) run = piece.bytes;
-        spread_add(spread, sim_noc_memory_port(unit->noc, channel), run);
+        spread_add(spread, port, run);
         piece.address += run;
         piece.bytes -= run;
     }
@@ -401,7 +432,7 @@ static void spread_piece(const sim_dma_t *unit, spread_t *spread, sim_dma_piece_
 
 static void spread_request(const sim_dma_t *unit, const request_t *request, spread_t *spread) {
     spread->count = 0;
-    if (sim_noc_memory_ports(unit->noc) == 1) {
+    if (sim_noc_memory_ports(unit->noc) == 1 && !request->op->is_shared) {
         spread_add(spread, sim_noc_memory_port(unit->noc, 0), request->bytes);
         return;
     }
@@ -657,6 +688,9 @@ void sim_dma_submit(sim_dma_t *unit, sim_dma_op_t *op) {
     else
         sim_dma_walk_strided(&op->walk, op->base, op->ndims, op->size, op->stride, op->run_bytes,
                              !unit->spec.keeps_rows);
+    op->is_shared = sim_dma_is_shared(op);
+    if (op->is_shared && unit->shared == NULL)
+        sim_bug("sim_dma", sim_now(unit->engine), "no shared scratchpad memory");
     op->walk.longest = unit->spec.max_run_bytes;
     op->walk.rows = unit->spec.command_runs;
     op->total_bytes = op->walk.run_bytes * op->walk.runs_left;
@@ -725,6 +759,10 @@ sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, si
 
 void sim_dma_set_cache(sim_dma_t *unit, sim_cache_t *cache) {
     unit->cache = cache;
+}
+
+void sim_dma_set_shared(sim_dma_t *unit, sim_shared_t *shared) {
+    unit->shared = shared;
 }
 
 void sim_dma_destroy(sim_dma_t *unit) {

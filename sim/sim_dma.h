@@ -46,6 +46,10 @@
  * write_ack_bytes from each endpoint. Accumulating on DRAM reads, then writes. An empty transfer
  * costs its descriptor, at least one cycle.
  *
+ * A transfer whose addresses lie in the shared scratchpad memory (sim_shared.h) passes that instead of the DRAM: the port of the
+ * core that holds a page takes the place of a memory endpoint, also where that is the engine's own core; no cache is asked.
+ * What it waits there counts as NOC.
+ *
  * A multicast read is one message to all its receivers; a request has passed the interconnect when the last of them has it. The
  * scratchpad ports of the others are not charged.
  *
@@ -65,6 +69,7 @@
 #include "sim/sim_noc.h"
 #include "sim/sim_op.h"
 #include "sim/sim_share.h"
+#include "sim/sim_shared.h"
 
 #define SIM_DMA_MAX_TRANSFERS 64u
 
@@ -128,6 +133,7 @@ typedef struct sim_dma_op {
     uint64_t ready_cycle; /* the descriptor is there */
     uint32_t in_flight, runs; /* of the command that is built */
     bool is_taken_up, is_issued; /* by the front end; all requests */
+    bool is_shared; /* in the shared scratchpad memory */
 } sim_dma_op_t;
 
 typedef struct sim_dma sim_dma_t;
@@ -137,6 +143,14 @@ sim_status_t sim_dma_create(sim_engine_t *engine, const sim_dma_spec_t *spec, si
                             sim_dma_t **out_unit) SIM_MUST_USE;
 /* A cache in front of the DRAM, borrowed; NULL: none. Before the first transfer. */
 void sim_dma_set_cache(sim_dma_t *unit, sim_cache_t *cache);
+/* The shared scratchpad memory, borrowed; NULL: none. Before the first transfer. */
+void sim_dma_set_shared(sim_dma_t *unit, sim_shared_t *shared);
+/* Whether the memory side of a transfer lies there, by its addresses. */
+static inline bool sim_dma_is_shared(const sim_dma_op_t *op) {
+    if (op->kind == SIM_DMA_LOCAL) return false;
+    if (op->row_address == NULL) return sim_shared_holds(op->base);
+    return op->row_count > 0 && sim_shared_holds(op->row_address[0]);
+}
 void sim_dma_destroy(sim_dma_t *unit);
 void sim_dma_reset(sim_dma_t *unit);
 sim_status_t sim_dma_spec_from_config(const sim_config_t *config,

@@ -130,6 +130,10 @@ static const sim_key_t KEYS[] = {
      "Consecutive bytes of one bank, which has ports of its own; 0: banks take turns word by word.", false},
     {"sram", "writes_first", SIM_TYPE_BOOL, "false", 0, 1, NULL,
      "Whether a port serves what a DMA engine writes before any read.", false},
+    {"sram", "shared_bytes", SIM_TYPE_BYTES, "0 B", 0, GI, NULL,
+     "Part of each core's scratchpad that is memory of the chip, not of its kernels; 0: none.", false},
+    {"sram", "shared_page_bytes", SIM_TYPE_BYTES, "2 KiB", 32, MI, NULL,
+     "Consecutive bytes of that memory in one scratchpad; pages go to the cores in turn.", false},
 
     {"acc", "bytes", SIM_TYPE_BYTES, NULL, KI, GI, NULL,
      "Accumulator memory of a core: results of the matrix unit.", false},

@@ -58,6 +58,9 @@ static void print_text(const run_spec_t *spec, const run_view_t *view, uint64_t 
     if (record->cache_hits + record->cache_misses != 0)
         printf("  cache: %" PRIu64 " lines hit, %" PRIu64 " missed, %" PRIu64 " evicted dirty\n", record->cache_hits, record->cache_misses,
                record->cache_evicted);
+    if (record->shared_read_bytes + record->shared_written_bytes != 0)
+        printf("  shared scratchpad memory: %" PRIu64 " B read, %" PRIu64 " B written\n", record->shared_read_bytes,
+               record->shared_written_bytes);
     print_energy(record);
     printf("\n");
     for (uint32_t e = 0; e < view->header.num_engines; e++) {

@@ -59,10 +59,12 @@ COMPANIONS |= {
     for key in ("ways", "line_bytes", "banks", "bytes_per_cycle", "hit_cycles", "write")
 }
 COMPANIONS["energy.cache_byte"] = "cache.bytes=64 KiB"
+COMPANIONS["sram.shared_page_bytes"] = "sram.shared_bytes=8 KiB"
 # Values that small steps do not find.
 OTHERS = {
     "cache.bytes": ["64 KiB", "128 KiB"],
     "sram.interleave_bytes": ["1 KiB", "2 KiB"],
+    "sram.shared_bytes": ["8 KiB"],
     "noc.core_nodes": ["2-5:0-3"],
     "noc.memory_nodes": ["5:5 0:0"],
     "noc.packet_rate": ["64:4 4096:16"],

@@ -193,3 +193,41 @@ Test(memory, timing_backing_reserves_only) {
     cr_assert_eq(integers[7], 11);
     dev_memory_destroy(memory);
 }
+
+#define STRIPE (12u * 2048u)
+
+/* DRAM and shared scratchpad memory: allocations of one never lie in the other, whatever was freed beside the border. */
+Test(memory, shared_memory_is_apart_in_whole_stripes) {
+    dev_memory_t *memory;
+    sim_error_t err = {0};
+    uint64_t first = dev_memory_shared_base(MIB), left, total, peak, address;
+    cr_assert_eq(dev_memory_create_shared(MIB, 4 * STRIPE, STRIPE, DEV_BACKING_FULL, 0, &memory, &err), SIM_OK);
+    for (int round = 0; round < 2; round++) {
+        uint64_t dram = alloc(memory, 1, MIB), shared[4];
+        for (uint32_t i = 0; i < 4; i++) {
+            cr_assert_eq(dev_memory_alloc_shared(memory, 1, i % 2 == 0 ? 1 : STRIPE, &shared[i], &err), SIM_OK);
+            cr_assert_eq(shared[i], first + (uint64_t)i * STRIPE);
+        }
+        err = (sim_error_t){0};
+        cr_assert_eq(dev_memory_alloc_shared(memory, 1, 1, &address, &err), SIM_ERROR_OUT_OF_MEMORY);
+        cr_assert_not_null(strstr(err.text, "shared scratchpad memory: 1 bytes asked for, 0 of 98304 free"), "%s", err.text);
+        cr_assert_eq(dev_memory_alloc(memory, 1, 1, &address, NULL), SIM_ERROR_OUT_OF_MEMORY);
+        dev_memory_info(memory, &left, &total, &peak);
+        cr_assert(left == 0 && total == MIB && peak == MIB);
+        uint8_t *host = dev_memory_translate(memory, 1, shared[1], STRIPE, NULL);
+        cr_assert_not_null(host);
+        memset(host, 7, STRIPE);
+        cr_assert_null(dev_memory_translate(memory, 1, shared[0], 2, NULL), "one byte was asked for");
+        cr_assert_eq(dev_memory_free(memory, 1, dram, NULL), SIM_OK);
+        for (uint32_t i = 0; i < 4; i++) cr_assert_eq(dev_memory_free(memory, 1, shared[3 - i], NULL), SIM_OK);
+        cr_assert_eq(dev_memory_alloc(memory, 1, MIB + 1, &address, NULL), SIM_ERROR_OUT_OF_MEMORY);
+        cr_assert_eq(dev_memory_alloc_shared(memory, 1, 4 * STRIPE, &address, NULL), SIM_OK);
+        dev_memory_free_owner(memory, 1);
+    }
+    dev_memory_destroy(memory);
+    memory = open_memory(MIB, DEV_BACKING_FULL, 0);
+    err = (sim_error_t){0};
+    cr_assert_eq(dev_memory_alloc_shared(memory, 1, 512, &address, &err), SIM_ERROR_UNSUPPORTED);
+    cr_assert_not_null(strstr(err.text, "sram.shared_bytes"), "%s", err.text);
+    dev_memory_destroy(memory);
+}

@@ -5,6 +5,7 @@
 
 #include "device/dev_asm.h"
 #include "device/dev_place.h"
+#include "sim/sim_shared.h"
 
 static const char *const text = ".program add\n.arg x in\n.arg y in\n.arg z out\n.arg s scalar\n.sram 8192\n"
                                 ".ap dx dram f32 arg=x dims=[1024:1]\n.ap dy dram f32 arg=y dims=[1024:1]\n"
@@ -88,5 +89,29 @@ Test(place, physical_addresses_join_the_key) {
     dev_placement_t b = place(program, BASE, BASE + 0x10000, BASE + 0x30000, 0, true);
     cr_assert(!same_key(&a, &b));
     cr_assert_eq(a.address[1], 0x10000);
+    dev_program_destroy(program);
+}
+
+/* x in DRAM, y and z in the shared scratchpad memory behind it, in stripes of 12 pages. */
+Test(place, shared_memory_keeps_its_place_in_the_stripe) {
+    dev_program_t *program = program_of(text);
+    const uint64_t first = BASE + (1u << 20), stripe = 12 * 2048;
+    dev_place_options_t options = {.shared_base = first, .shared_stripe_bytes = stripe};
+    dev_placement_t placed[3];
+    for (uint32_t i = 0; i < 3; i++) { /* 0, 1: whole stripes apart; 2: a page further */
+        uint64_t y = first + i * stripe * 3 + (i == 2 ? 2048 : 0);
+        dev_launch_t launch = {.program = program, .arg = {BASE, y, first + stripe * 2, 0}, .grid = {1, 1}, .core_mask = {1}};
+        dev_place(&launch, &options, &placed[i]);
+        cr_assert(!sim_shared_holds(placed[i].address[0]) && sim_shared_holds(placed[i].address[1]));
+        cr_assert_eq(placed[i].address[1] % (UINT64_C(1) << SIM_SHARED_OFFSET_BITS), i == 2 ? 2048 : 0);
+        options.is_physical = true;
+        dev_placement_t real;
+        dev_place(&launch, &options, &real);
+        cr_assert_eq(real.address[0], 0);
+        cr_assert_eq(real.address[1], SIM_SHARED_BASE + y - first);
+        options.is_physical = false;
+    }
+    cr_assert(same_key(&placed[0], &placed[1]));
+    cr_assert(!same_key(&placed[0], &placed[2]));
     dev_program_destroy(program);
 }

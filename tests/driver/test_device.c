@@ -296,3 +296,32 @@ Test(device, classes_of_cores) {
         unsetenv("VNPU_OPTIONS");
     }
 }
+
+Test(device, memory_in_the_scratchpads) {
+    for (size_t t = 0; t < TRANSPORTS; t++) {
+        vnpu_addr_t address = 1;
+        start_real(transports[t], "full");
+        IS(vnpu_mem_alloc_shared(0, 64, &address), VNPU_ERROR_UNSUPPORTED);
+        cr_assert(address == 0 && strstr(detail(), "sram.shared_bytes") != NULL, "%s", detail());
+        OK(vnpu_shutdown());
+        setenv("VNPU_OPTIONS", "grid.cores=2,sram.shared_bytes=24KiB", 1);
+        start_real(transports[t], "full");
+        unsetenv("VNPU_OPTIONS");
+        vnpu_machine_t machine;
+        OK(vnpu_device_machine(0, &machine));
+        cr_assert(machine.shared_bytes == 49152 && machine.shared_page_bytes == 2048 && machine.sram_bytes == 40 * 1024);
+        IS(vnpu_mem_alloc_shared(0, 49153, &address), VNPU_ERROR_OUT_OF_MEMORY);
+        cr_assert(strstr(detail(), "shared scratchpad memory") != NULL, "%s", detail());
+        vnpu_module_t add = assemble(add_text);
+        OK(vnpu_mem_alloc_shared(0, 2 * N * sizeof(float), &address));
+        float x[N], z[N];
+        for (uint32_t i = 0; i < N; i++) x[i] = (float)i;
+        OK(vnpu_memcpy_h2d(address, x, sizeof x, 0, 0));
+        OK(launch(add, 0, (uint64_t[]){address, address + sizeof x}, 2));
+        OK(vnpu_memcpy_d2h(z, address + sizeof x, sizeof z, 0, 0));
+        for (uint32_t i = 0; i < N; i++) cr_assert_eq(z[i], x[i] + x[i]);
+        IS(vnpu_memset(address, 0, 1, 2 * sizeof x + 1, 0), VNPU_ERROR_INVALID_VALUE);
+        OK(vnpu_mem_free(0, address));
+        OK(vnpu_shutdown());
+    }
+}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 MAGIC = 0x464F5250
-VERSION = 3
+VERSION = 4
 NO_RECORD = 0xFFFFFFFF
 
 KERNEL, H2D, D2H, D2D, FILL = range(5)
@@ -31,6 +31,7 @@ LAUNCH = np.dtype(
 COUNTERS = (
     "macs", "padded_macs", "dram_read_bytes", "dram_written_bytes", "bus_read_bytes", "bus_written_bytes",
     "row_hits", "row_closed", "row_conflicts", "cache_hits", "cache_misses", "cache_evicted", "insns", "vector_elems",
+    "shared_read_bytes", "shared_written_bytes",
 )  # fmt: skip
 ENERGY_PARTS = ("matrix", "vector", "dma", "noc", "dram")  # vnpu_energy_part_t
 RECORD = np.dtype(
@@ -40,7 +41,7 @@ RECORD = np.dtype(
 )
 SLICE = np.dtype([("engine", "<u4"), ("op", "<u2"), ("instance", "<u2"), ("start_ps", "<u8"), ("end_ps", "<u8")])
 
-assert HEADER.itemsize == 104 and LAUNCH.itemsize == 64 and RECORD.itemsize == 240 and SLICE.itemsize == 24
+assert HEADER.itemsize == 104 and LAUNCH.itemsize == 64 and RECORD.itemsize == 256 and SLICE.itemsize == 24
 
 
 class BlobError(ValueError):
