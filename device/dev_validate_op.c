@@ -168,7 +168,8 @@ static bool has_blocks(const dev_check_t *check) {
 static sim_status_t check_blocks(dev_check_t *check) {
     const vnpu_ap_t *src = operand_ap(check, SRC0), *dst = operand_ap(check, DST);
     uint32_t inner = src->ndims - 1u, elems = src->dim[inner].size;
-    if (check->insn->flags & VNPU_F_ACCUMULATE) return FAIL_INSN("blocks and acc exclude each other");
+    if (check->insn->flags & VNPU_F_ACCUMULATE)
+        return FAIL_INSN("blocks and acc exclude each other");
     if (vnpu_dtype_block((vnpu_dtype_t)src->dtype) > 1 ||
         vnpu_dtype_block((vnpu_dtype_t)dst->dtype) > 1)
         return FAIL_INSN("blocks of a type that has blocks of its own");

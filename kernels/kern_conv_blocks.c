@@ -228,7 +228,8 @@ static vnpu_insn_t *emit_product(const kern_conv_coder_t *c, const part_t *part,
     vnpu_ap_t w = kern_ap_terms(VNPU_SPACE_SRAM, shape->weight_dtype,
                                 c->sram_weight + from * vnpu_dtype_bytes(shape->weight_dtype),
                                 weights, count, false);
-    vnpu_dtype_t sums = shape->in_dtype == VNPU_I8 || shape->in_dtype == VNPU_U8 ? VNPU_I32 : VNPU_F32;
+    bool is_integer = shape->in_dtype == VNPU_I8 || shape->in_dtype == VNPU_U8;
+    vnpu_dtype_t sums = is_integer ? VNPU_I32 : VNPU_F32;
     vnpu_ap_t d = kern_ap_terms(VNPU_SPACE_ACC, sums, c->acc, result, results, false);
     turn(c, &a, plan->a_level, plan->a_buffers, kern_conv_blocks_pitch(c, shape->in_dtype));
     turn(c, &w, plan->a_level, plan->a_buffers, kern_conv_blocks_pitch(c, shape->weight_dtype));

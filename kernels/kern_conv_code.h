@@ -46,7 +46,7 @@ uint64_t kern_conv_blocks_pitch(const kern_conv_coder_t *c, vnpu_dtype_t dtype);
 /* The dimension of n, of weights or results: its terms, all kept. */
 uint32_t kern_conv_blocks_n(const kern_conv_coder_t *c, kern_term_t *term, int64_t block,
                             int64_t one);
-/* Dimensions of moves behind those of positions: the image's channels; results with their pixels. */
+/* Dimensions of moves: of the image behind rows and columns, of weights and results all. */
 void kern_conv_blocks_move_image(const kern_conv_coder_t *c, kern_move_t *move);
 void kern_conv_blocks_move_weights(const kern_conv_coder_t *c, kern_move_t *move);
 void kern_conv_blocks_move_results(const kern_conv_coder_t *c, kern_move_t *move);

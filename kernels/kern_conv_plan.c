@@ -107,7 +107,8 @@ bool kern_conv_is_direct(const kern_conv_shape_t *shape, const kern_conv_plan_t 
     return shape->is_direct || plan->bias_block > 0;
 }
 
-/* The array's columns, where every tile has whole blocks of them, the last one too; 0: the vector unit adds the bias.
+/* The array's columns, where every tile has whole blocks of them, the last one too; 0: the vector
+ * unit adds the bias.
  */
 static uint32_t bias_block(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                            const kern_conv_plan_t *plan) {

@@ -4,11 +4,11 @@
  * matrix unit without a copy of the windows in memory: a tile of the image with its border lies in
  * the scratchpad, and the unit reads it by a pattern (oh, ow | kh, kw, c).
  *
- * Loops are g, n, b, oh, ow, c from the outside in, or, of a rule, n inside the pixels. The weights of one n tile are kept for all
- * pixels
- * (`is_panel`), or loaded with the image, tile by tile. The operand that stays in the array is the
- * weights; where the result's columns are its contiguous direction (torch's NCHW), both operands
- * change places (`is_turned`), so that neither image nor result is transposed on the way.
+ * Loops are g, n, b, oh, ow, c from the outside in, or, of a rule, n inside the pixels. The weights
+ * of one n tile are kept for all pixels (`is_panel`), or loaded with the image, tile by tile. The
+ * operand that stays in the array is the weights; where the result's columns are its contiguous
+ * direction (torch's NCHW), both operands change places (`is_turned`), so that neither image nor
+ * result is transposed on the way.
  *
  * Order of the sum (docs/numerics.md): tiles of c; inside a tile (c, kh, kw), or (kh, kw, c) when
  * channels are the image's contiguous direction; with blocks the rest of c before whole blocks.

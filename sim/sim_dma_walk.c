@@ -48,11 +48,11 @@ bool sim_dma_walk_peek(const sim_dma_walk_t *walk, uint64_t limit, sim_dma_piece
     uint64_t within = walk->longest > 0 ? walk->offset % walk->longest : walk->offset;
     bool begins_block = has_blocks(walk) && within == 0 && walk->row == 0;
     if (walk->longest > 0 && left > walk->longest - within) left = walk->longest - within;
+    bool begins_line = walk->offset == 0 && is_first_of_line(walk);
     *out_piece = (sim_dma_piece_t){.address = walk->address + walk->offset,
                                    .bytes = left < limit ? left : limit,
                                    .begins_run = within == 0,
-                                   .begins_line =
-                                       begins_block || (walk->offset == 0 && is_first_of_line(walk))};
+                                   .begins_line = begins_line || begins_block};
     return true;
 }
 
@@ -71,7 +71,7 @@ static void next_run(sim_dma_walk_t *walk) {
     }
 }
 
-/* The run of a block is over: the same part of the next stretch, or the next part of all of them. */
+/* The run of a block is over: the same part of the next stretch, or the next part of them all. */
 static void next_of_block(sim_dma_walk_t *walk) {
     uint32_t line = walk->ndims - 1;
     bool has_next = walk->row + 1 < walk->rows && walk->index[line] + 1 < walk->size[line];
@@ -97,8 +97,8 @@ static void next_of_block(sim_dma_walk_t *walk) {
 void sim_dma_walk_take(sim_dma_walk_t *walk, const sim_dma_piece_t *piece) {
     walk->offset += piece->bytes;
     if (has_blocks(walk)) {
-        bool is_over = walk->offset == walk->run_bytes || walk->offset == walk->chunk + walk->longest;
-        if (is_over) next_of_block(walk);
+        uint64_t end = walk->chunk + walk->longest;
+        if (walk->offset == walk->run_bytes || walk->offset == end) next_of_block(walk);
         return;
     }
     if (walk->offset == walk->run_bytes) next_run(walk);

@@ -12,7 +12,7 @@ typedef struct sim_dma_walk {
     uint64_t address; /* of the current run */
     uint64_t run_bytes, runs_left, offset;
     uint64_t longest; /* longer stretches are several runs, from their start on; 0: any length */
-    /* > 0: the first run of so many longer stretches of a line comes first, then their second, ... */
+    /* > 0: of so many longer stretches of a line the first runs come first, then the second, ... */
     uint32_t rows;
     uint32_t row;   /* of those, at work */
     uint64_t chunk; /* where in the stretch they begin */
@@ -26,7 +26,7 @@ typedef struct sim_dma_walk {
 typedef struct sim_dma_piece {
     uint64_t address, bytes;
     uint64_t word_bytes; /* of the scratchpad's words that it touches; set by sim_dma_pieces.c */
-    bool begins_run, begins_line; /* line: the runs of the innermost dimension */
+    bool begins_run, begins_line; /* line: the runs of the innermost dimension, or of a block */
 } sim_dma_piece_t;
 
 /* Dimension 0 is the outermost; a dimension of size 0 or run_bytes 0: no runs. merges: inner

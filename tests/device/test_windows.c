@@ -112,8 +112,8 @@ Test(windows, copies_fill_what_lies_outside) {
 
 /* ---- copies into blocks ---- */
 
-/* Rows of `cols` elements, cut into tiles by a loop, laid in blocks of `block`; the last tile is short. With `pad` there is a
- * row of the image in front that does not exist. */
+/* Rows of `cols` elements, cut into tiles by a loop, laid in blocks of `block`; the last tile is
+ * short. With `pad` there is a row of the image in front that does not exist. */
 typedef struct blocks_case {
     uint32_t rows, cols, tile, block, pad;
 } blocks_case_t;
@@ -145,8 +145,8 @@ static dev_program_t *blocks_program(const blocks_case_t *t, const dev_machine_t
              ".queue dma0\n  loop %u\n    dma_fill dst=flat value=77\n    fence\n"
              "    dma_copy dst=near src0=far %s\n    fence\n    dma_copy dst=whole src0=flat\n"
              "    fence\n  endloop\n",
-             elems, -(int)(t->pad * t->cols), rows, t->cols, t->tile, t->tile, window, t->cols, rows,
-             t->block, blocks, rows * t->block, t->block, elems, elems, elems, tiles, pad);
+             elems, -(int)(t->pad * t->cols), rows, t->cols, t->tile, t->tile, window, t->cols,
+             rows, t->block, blocks, rows * t->block, t->block, elems, elems, elems, tiles, pad);
     void *image = dev_test_assemble(text, &bytes);
     dev_program_t *program = dev_test_load(image, bytes, machine);
     free(image);

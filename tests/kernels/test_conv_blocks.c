@@ -1,4 +1,4 @@
-/* Convolutions whose tiles lie in blocks of channels: values, layouts, and what the products take. */
+/* Convolutions whose tiles lie in blocks of channels: values, layouts, what the products take. */
 #include "kernels/kern_conv_plan.h"
 #include "kernels/kern_internal.h"
 #include "kernels/kern_profile.h"
@@ -6,7 +6,7 @@
 
 #define BLOCK 16
 
-/* NHWC by HWIO, i8 x i8 = i32. */
+/* NHWC by HWIO, i8 x i8 = i32 or whole numbers in f32. */
 typedef struct conv_case {
     int64_t images, side, in, out, kernel;
     uint32_t stride, pad, dilation, groups;
@@ -17,7 +17,7 @@ typedef struct conv_case {
 static const conv_case_t cases[] = {
     {1, 8, 64, 48, 3, 1, 1, 1, 1, {5, 8, 32, 64}, 1},   /* whole blocks, last n tile short */
     {1, 9, 40, 32, 3, 1, 1, 1, 1, {4, 5, 32, 23}, 1},   /* 23 + 17: rests of 7 and 1 */
-    {2, 7, 55, 32, 1, 1, 0, 1, 1, {3, 7, 16, 23}, 1},   /* 23 + 23 + 9: no whole block in the last */
+    {2, 7, 55, 32, 1, 1, 0, 1, 1, {3, 7, 16, 23}, 1},   /* 23 + 23 + 9: no block in the last */
     {1, 6, 64, 16, 3, 1, 1, 1, 1, {6, 6, 16, 48}, 1},   /* 48 + 16 */
     {1, 6, 52, 16, 2, 1, 0, 1, 1, {5, 5, 16, 32}, 1},   /* 32 + 20: a rest in the last tile only */
     {1, 6, 46, 16, 2, 1, 1, 2, 1, {5, 5, 16, 23}, 1},   /* 23 + 23: the same rest; dilation */
@@ -36,7 +36,8 @@ static int64_t results(const conv_case_t *t) {
     return (t->side + 2 * t->pad - (t->kernel - 1) * t->dilation - 1) / t->stride + 1;
 }
 
-static kern_conv_shape_t shape_of(const conv_case_t *t, bool has_bias) {
+static kern_conv_shape_t shape_of_type(const conv_case_t *t, bool has_bias, bool is_float) {
+    vnpu_dtype_t in = is_float ? VNPU_F32 : VNPU_I8, out = is_float ? VNPU_F32 : VNPU_I32;
     int64_t n = t->out / t->groups, c = t->in / t->groups, k = t->kernel, side = results(t);
     return (kern_conv_shape_t){
         .size = {t->groups, n, t->images, side, side, c},
@@ -50,14 +51,18 @@ static kern_conv_shape_t shape_of(const conv_case_t *t, bool has_bias) {
         .weight = {[CONV_G] = n, [CONV_N] = 1, [CONV_C] = t->out},
         .weight_kernel = {k * c * t->out, c * t->out},
         .bias = {[CONV_G] = n, [CONV_N] = 1},
-        .in_dtype = VNPU_I8,
-        .weight_dtype = VNPU_I8,
-        .out_dtype = VNPU_I32,
-        .bias_dtype = has_bias ? VNPU_I32 : VNPU_DTYPE_NONE,
+        .in_dtype = in,
+        .weight_dtype = in,
+        .out_dtype = out,
+        .bias_dtype = has_bias ? out : VNPU_DTYPE_NONE,
         .has_bias = has_bias,
         .loads_bias = has_bias,
         .is_direct = !has_bias,
         .keeps_rows = true};
+}
+
+static kern_conv_shape_t shape_of(const conv_case_t *t, bool has_bias) {
+    return shape_of_type(t, has_bias, false);
 }
 
 static bool plan_of(const vnpu_machine_t *machine, const conv_case_t *t,
@@ -94,23 +99,28 @@ static void check(const conv_case_t *t, const kern_conv_shape_t *s, const operan
     for (int64_t e = 0; e < t->images * side * side * t->out; e++) {
         int64_t channel = e % t->out, x = e / t->out % side, y = e / t->out / side % side,
                 image = e / t->out / side / side, group = channel / n;
-        int64_t sum = s->has_bias ? test_get_int(&o->bias, channel) : 0;
+        double sum = s->has_bias ? test_get(&o->bias, channel) : 0;
         for (int64_t p = 0; p < k * k * c; p++) {
             int64_t row = y * t->stride + p / c / k * t->dilation - t->pad,
                     col = x * t->stride + p / c % k * t->dilation - t->pad;
             if (row < 0 || col < 0 || row >= t->side || col >= t->side) continue;
             int64_t at = ((image * t->side + row) * t->side + col) * t->in + group * c + p % c;
-            sum += test_get_int(&o->in, at) * test_get_int(&o->weight, p * t->out + channel);
+            sum += test_get(&o->in, at) * test_get(&o->weight, p * t->out + channel);
         }
-        cr_assert_eq(test_get_int(&o->out, e), sum, "case %u, bias %d: element %lld is %lld, not %lld",
-                     number, s->has_bias, (long long)e, (long long)test_get_int(&o->out, e),
-                     (long long)sum);
+        double got = test_get(&o->out, e);
+        cr_assert(got == sum, "case %u, bias %d: element %lld is %g, not %g", number, s->has_bias,
+                  (long long)e, got, sum);
     }
 }
 
-static void run_case(kern_context_t *context, uint32_t number, bool has_bias) {
+static void fill_whole(const kern_tensor_t *tensor, int64_t most) {
+    for (int64_t i = 0; i < test_numel(tensor); i++)
+        test_set(tensor, i, (double)((i * 37 + 11) % (2 * most) - most));
+}
+
+static void run_case(kern_context_t *context, uint32_t number, bool has_bias, bool is_float) {
     const conv_case_t *t = &cases[number];
-    kern_conv_shape_t shape = shape_of(t, has_bias);
+    kern_conv_shape_t shape = shape_of_type(t, has_bias, is_float);
     kern_conv_plan_t plan;
     cr_assert(plan_of(kern_machine(context), t, &shape, &plan), "case %u", number);
     if (has_bias && plan.bias_block == 0) return; /* the vector unit adds it: no blocks */
@@ -118,11 +128,12 @@ static void run_case(kern_context_t *context, uint32_t number, bool has_bias) {
     cr_assert_eq(plan.pixels, t->pixels, "case %u: %u", number, plan.pixels);
     int64_t side = results(t), k = t->kernel;
     operands_t o = {
-        .in = test_tensor(VNPU_I8, 1, (int64_t[]){t->images * t->side * t->side * t->in}),
-        .weight = test_tensor(VNPU_I8, 1, (int64_t[]){k * k * shape.size[CONV_C] * t->out}),
-        .out = test_tensor(VNPU_I32, 1, (int64_t[]){t->images * side * side * t->out}),
-        .bias = test_tensor(VNPU_I32, 1, &t->out)};
-    test_fill(&o.in, -128, 127), test_fill(&o.weight, -128, 127), test_fill(&o.bias, -9999, 9999);
+        .in = test_tensor(shape.in_dtype, 1, (int64_t[]){t->images * t->side * t->side * t->in}),
+        .weight =
+            test_tensor(shape.weight_dtype, 1, (int64_t[]){k * k * shape.size[CONV_C] * t->out}),
+        .out = test_tensor(shape.out_dtype, 1, (int64_t[]){t->images * side * side * t->out}),
+        .bias = test_tensor(shape.out_dtype, 1, &t->out)};
+    fill_whole(&o.in, 127), fill_whole(&o.weight, 61), fill_whole(&o.bias, 9999);
     launch(context, &shape, &plan, &o);
     check(t, &shape, &o, number);
     test_release(&o.in), test_release(&o.weight), test_release(&o.out), test_release(&o.bias);
@@ -135,7 +146,18 @@ Test(conv_blocks, values_are_right, .timeout = 120) {
         kern_context_t *context = NULL;
         cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
         for (uint32_t i = 0; i < CASES; i++)
-            run_case(context, i, m % 2);
+            run_case(context, i, m % 2, false);
+        test_close(context);
+    }
+}
+
+Test(conv_blocks, floats_are_right, .timeout = 120) {
+    for (int has_bias = 0; has_bias < 2; has_bias++) {
+        shim_open("gemmini-16", "matrix.rate.f32=1", DEV_EXEC_VALUES, 3);
+        kern_context_t *context = NULL;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        for (uint32_t i = 0; i < CASES; i++)
+            run_case(context, i, has_bias, true);
         test_close(context);
     }
 }
@@ -173,8 +195,8 @@ static uint64_t k_of(const kern_builder_t *b, uint32_t *out_products) {
     return sum;
 }
 
-/* 119 of 512 channels are seven blocks and a rest of seven at each of nine positions; of the last 36
- * two blocks and a rest of four. */
+/* 119 of 512 channels are seven blocks and a rest of seven at each of nine positions; of the last
+ * 36 two blocks and a rest of four. */
 Test(conv_blocks, parts_of_channels_are_products_of_their_own) {
     static const conv_case_t t = {1, 7, 512, 512, 3, 1, 1, 1, 1, {7, 7, 112, 119}, 1};
     vnpu_machine_t machine = gemmini();
@@ -237,7 +259,8 @@ Test(conv_blocks, few_channels_share_a_word) {
     kern_builder_fini(&b);
 }
 
-/* The bias of a tile waits for the part of the scratchpad that its image goes to, and leaves it to the image to take. */
+/* The bias of a tile waits for the part of the scratchpad that its image goes to, and leaves it to
+ * the image to take. */
 Test(conv_blocks, loads_of_a_tile_begin_together) {
     static const conv_case_t t = {1, 28, 256, 128, 1, 1, 0, 1, 1, {22, 23, 16, 240}, 1};
     vnpu_machine_t machine = gemmini();
@@ -264,7 +287,7 @@ Test(conv_blocks, loads_of_a_tile_begin_together) {
     kern_builder_fini(&b);
 }
 
-/* What has no channels at the end of each row, or results that the vector unit touches, has no blocks. */
+/* What has no channels at the end of each row, or results that the vector unit touches. */
 Test(conv_blocks, other_layouts_have_none) {
     static const conv_case_t t = {1, 8, 64, 48, 3, 1, 1, 1, 1, {4, 8, 32, 64}, 1};
     vnpu_machine_t machine = gemmini();

@@ -299,7 +299,8 @@ Test(dma, a_row_that_repeats_is_read_once_a_command) {
     bench_fini(&bench);
 }
 
-/* Into a bank of one word of 16 bytes a cycle: 40 columns of 3 bytes, written to `times` words each, and a border of 7 words. */
+/* Into a bank of one word of 16 bytes a cycle: 40 columns of 3 bytes, written to `times` words each,
+ * and a border of 7 words. */
 Test(dma, a_run_may_be_written_to_several_words) {
     static const uint32_t times[] = {0, 1, 3, 5};
     uint64_t once = 0, three = 0;
