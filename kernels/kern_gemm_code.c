@@ -163,9 +163,9 @@ static vnpu_insn_t *load_b(const coder_t *c, const kern_axis_t *k) {
  * rows of b from before it. */
 static void load_rest(const coder_t *c) {
     const kern_axis_t *k = axis_of(c, GEMM_K), *n = axis_of(c, GEMM_N);
-    int64_t step = c->plan->step_k, tail = k->size % step, rest = step - tail;
-    if (!c->plan->has_whole_steps || tail == 0) return;
-    kern_axis_t rows = kern_axis_make(rest < k->size ? rest : k->size, rest);
+    int64_t step = c->plan->step_k, rest = kern_gemm_rest(c->plan);
+    if (rest == 0) return;
+    kern_axis_t rows = kern_axis_make(rest, rest);
     rows.from = k->size > step ? (uint32_t)(k->size - step) : 0;
     int64_t to = k->size - (int64_t)(k->tiles - 1) * k->tile; /* row of the last tile */
     move_t move = {c->arg_b,

@@ -33,7 +33,7 @@ static uint64_t moved_bytes(const kern_gemm_shape_t *shape, const kern_gemm_plan
         b_times = kern_ceil_div(axis[GEMM_M].tiles, axis[GEMM_M].grid);
     }
     uint64_t bytes = vnpu_dtype_span(shape->a_dtype, b * m * k) * a_times +
-                     vnpu_dtype_span(shape->b_dtype, b * k * n) * b_times +
+                     vnpu_dtype_span(shape->b_dtype, b * (k + kern_gemm_rest(plan)) * n) * b_times +
                      vnpu_dtype_span(shape->out_dtype, b * m * n);
     if (!shape->has_c) return bytes;
     uint64_t rows = kern_gemm_has_row(shape) ? busy(&axis[GEMM_M]) : m;

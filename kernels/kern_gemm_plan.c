@@ -44,6 +44,13 @@ uint32_t kern_gemm_depth(const kern_gemm_plan_t *plan) {
     return plan->step_k > 0 ? kern_gemm_steps(plan) * plan->step_k : plan->axis[GEMM_K].tile;
 }
 
+uint32_t kern_gemm_rest(const kern_gemm_plan_t *plan) {
+    int64_t k = plan->axis[GEMM_K].size;
+    if (!plan->has_whole_steps || k % plan->step_k == 0) return 0;
+    int64_t rest = plan->step_k - k % plan->step_k;
+    return (uint32_t)(rest < k ? rest : k);
+}
+
 uint32_t kern_gemm_row_parts(const kern_gemm_plan_t *plan) {
     return parts_of(&plan->axis[GEMM_M], plan->part_m);
 }

@@ -141,6 +141,8 @@ uint32_t kern_gemm_products(const kern_gemm_plan_t *plan);
 uint32_t kern_gemm_row_parts(const kern_gemm_plan_t *plan);
 /* Rows of b that a tile's buffer has room for: whole steps. */
 uint32_t kern_gemm_depth(const kern_gemm_plan_t *plan);
+/* Rows of b that are read again, because its last step is read whole. */
+uint32_t kern_gemm_rest(const kern_gemm_plan_t *plan);
 /* Transfers of a tile of results that goes straight to DRAM: 1 or more. */
 uint32_t kern_gemm_stores(const kern_gemm_plan_t *plan);
 /* f32 values that pass between epilogue instructions need a tile of their own. */

@@ -219,6 +219,9 @@ Test(gemm_steps, the_last_step_is_read_whole) {
         kern_gemm_plan_t plan;
         cr_assert(finish(context, &p, &c, WHOLE, &plan));
         cr_assert_eq(kern_gemm_depth(&plan) % 16, 0);
+        kern_mapping_t mapping;
+        kern_gemm_describe(kern_machine(context), &p.shape, &plan, NULL, &mapping);
+        cr_assert_eq(mapping.dram_bytes, 16 * depth[i] + 32 * (depth[i] + rest[i]) + 4 * 16 * 32);
         run(context, &p, &plan);
         const dev_program_t *program = shim_last_launch()->program;
         int64_t rows = 0; /* of the load that has no semaphore */
