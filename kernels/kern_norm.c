@@ -70,7 +70,8 @@ static void whole_rows(const kern_rows_coder_t *c) {
     uint32_t loads = kern_rows_load(c, false);
     kern_wait(sums(c), c->in.full, loads);
     means(c);
-    kern_signal(centre(c), c->in.free, 1);
+    vnpu_insn_t *last = centre(c);
+    if (!c->in_place) kern_signal(last, c->in.free, 1);
     deviations(c);
     results(c, false);
 }

@@ -5,7 +5,7 @@ const kern_profile_t *kern_profile_of(const vnpu_machine_t *machine) {
         [VNPU_PROFILE_BEST] = {.name = "best", .has_trials = true},
         [VNPU_PROFILE_XLA] = {.name = "xla-like",
                               .plan_gemm = kern_profile_xla_gemm,
-                              .row_tile_elems = 768u << 10,
+                              .norm_in_place = true,
                               .splits_softmax = true},
         [VNPU_PROFILE_TTNN] = {.name = "ttnn-like", .plan_gemm = kern_profile_ttnn_gemm},
         [VNPU_PROFILE_GEMMINI] = {.name = "gemmini-like",

@@ -28,7 +28,9 @@ typedef struct kern_profile {
     bool loads_bias;     /* of a convolution to the accumulator, before the products */
     bool has_trials;     /* the simulator decides between close tilings (kern_plan.h) */
     bool splits_softmax; /* no fusion across a reduction: four kernels, six passes */
-    uint64_t row_tile_elems; /* of a tile of layer norm at most; 0: what overlaps well */
+    /* A tile of a layer norm has one buffer, and its results replace it: a core loads, normalises
+     * and stores in turn. */
+    bool norm_in_place;
 } kern_profile_t;
 
 /* Of the machine's mapping_profile; one that this library does not know is `best`. */

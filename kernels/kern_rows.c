@@ -103,18 +103,42 @@ static bool is_f32_tile(uint32_t operand) {
     return operand == ROWS_IN || operand == ROWS_OUT;
 }
 
-static bool plan(const kern_rows_t *call, kern_rowset_t *rows) {
+/* In place: an element of the buffer that input and results share; f32 work lies there too, unless
+ * one of them is narrower. */
+static uint32_t shared_bytes(const kern_rows_t *call) {
+    uint32_t in = vnpu_dtype_bytes(call->dtype[ROWS_IN]),
+             out = vnpu_dtype_bytes(call->dtype[ROWS_OUT]);
+    return in > out ? in : out;
+}
+
+static bool shares_work(const kern_rows_t *call) {
+    return call->dtype[ROWS_IN] == VNPU_F32 && call->dtype[ROWS_OUT] == VNPU_F32;
+}
+
+static bool plan_in_place(const kern_rows_t *call, const kern_rowset_need_t *ordinary,
+                          kern_rowset_t *rows) {
+    const vnpu_machine_t *machine = &call->context->machine;
+    if (call->kind != KERN_ROWS_LAYER_NORM || !kern_profile_of(machine)->norm_in_place)
+        return false;
+    kern_rowset_need_t need = *ordinary;
+    need.has_one_buffer = true;
+    need.elem_bytes = shared_bytes(call) + (shares_work(call) ? 0 : 4);
+    return kern_rowset_plan(machine, &call->iter, call->kept, &need, false, true, rows) &&
+           kern_rowset_r_mask(rows) == 0;
+}
+
+static bool plan(const kern_rows_t *call, kern_rowset_t *rows, bool *out_in_place) {
     kern_rowset_need_t need = {.elem_bytes = 2 * (vnpu_dtype_bytes(call->dtype[ROWS_IN]) +
                                                   vnpu_dtype_bytes(call->dtype[ROWS_OUT])) +
                                              4,
                                .row_bytes = 4 * VNPU_PARTIALS + 2 * 4 + 4 * 4,
-                               .fixed_bytes = 2048,
-                               .most_elems =
-                                   kern_profile_of(&call->context->machine)->row_tile_elems};
+                               .fixed_bytes = 2048};
     if (call->kind == KERN_ROWS_LOG_SOFTMAX) need.elem_bytes += 4;
     for (uint32_t o = ROWS_WEIGHT; o <= ROWS_BIAS; o++) {
         if (call->has[o]) need.column_bytes += 2 * vnpu_dtype_bytes(call->dtype[o]);
     }
+    *out_in_place = plan_in_place(call, &need, rows);
+    if (*out_in_place) return true;
     return kern_rowset_plan(&call->context->machine, &call->iter, call->kept, &need, false, true,
                             rows);
 }
@@ -126,16 +150,20 @@ static kern_shape_t shape_of(uint32_t operand) {
 
 static void declare(kern_rows_coder_t *c) {
     const kern_rows_t *call = c->call;
+    uint64_t elems = kern_rowset_pitch(c->rows, VNPU_F32, KERN_TILE), tile = elems * 4;
     for (uint32_t o = 0; o < ROWS_OPERANDS; o++) {
         if (!call->has[o]) continue;
         bool is_read = o == ROWS_IN || o == ROWS_WEIGHT || o == ROWS_BIAS;
         c->arg[o] = kern_arg(c->builder, is_read ? VNPU_ARG_IN : VNPU_ARG_OUT);
+        if (c->in_place && is_f32_tile(o)) continue;
         c->sram[o] =
             kern_sram(c->builder, kern_rowset_pitch(c->rows, call->dtype[o], shape_of(o)) *
                                       vnpu_dtype_bytes(call->dtype[o]) * operand_buffers(c, o));
     }
-    uint64_t tile = kern_rowset_pitch(c->rows, VNPU_F32, KERN_TILE) * 4;
-    c->work = kern_sram(c->builder, tile);
+    if (c->in_place)
+        c->sram[ROWS_IN] = c->sram[ROWS_OUT] = kern_sram(c->builder, elems * shared_bytes(call));
+    bool has_work = !c->in_place || !shares_work(call);
+    c->work = has_work ? kern_sram(c->builder, tile) : c->sram[ROWS_IN];
     c->spare = call->kind == KERN_ROWS_LOG_SOFTMAX ? kern_sram(c->builder, tile) : c->work;
     c->partial = kern_sram(c->builder, kern_rowset_pitch(c->rows, VNPU_F32, KERN_PARTIAL) * 4);
     for (int i = 0; i < 2; i++)
@@ -158,6 +186,7 @@ static void store_one(const kern_rows_coder_t *c, uint32_t operand, kern_ring_t 
     vnpu_insn_t *insn = kern_rowset_emit_move(c->rows, c->builder, &move);
     kern_wait(insn, ring.full, 1);
     kern_signal(insn, ring.free, 1);
+    if (operand == ROWS_OUT && c->in_place) kern_signal(insn, c->in.free, 1);
 }
 
 /* Means and reciprocal deviations of a tile of rows go out as vectors, through a ring of their own.
@@ -173,10 +202,12 @@ static void emit_statistics(const kern_rows_coder_t *c, const kern_ring_t ring[2
     }
 }
 
-static void generate(const kern_rows_t *call, const kern_rowset_t *rows, kern_builder_t *builder) {
+static void generate(const kern_rows_t *call, const kern_rowset_t *rows, bool in_place,
+                     kern_builder_t *builder) {
     kern_rows_coder_t c = {.call = call,
                            .rows = rows,
                            .builder = builder,
+                           .in_place = in_place,
                            .has_passes = kern_rowset_r_mask(rows) != 0};
     declare(&c);
     kern_ring_t statistics[2];
@@ -227,12 +258,13 @@ static vnpu_status_t launch(const kern_rows_t *call) {
     const kern_entry_t *entry = kern_cache_find(&call->context->cache, &key);
     if (!entry) {
         kern_rowset_t rows;
-        if (!plan(call, &rows))
+        bool in_place;
+        if (!plan(call, &rows, &in_place))
             return kern_fail(call->context, VNPU_ERROR_UNSUPPORTED, "%s: no tile fits the SRAM",
                              name_of(call));
         kern_builder_t builder;
         kern_builder_init(&builder, &call->context->machine, name_of(call));
-        generate(call, &rows, &builder);
+        generate(call, &rows, in_place, &builder);
         vnpu_status_t status =
             kern_add_program(call->context, &key, &builder, rows.nest.grid, &entry);
         kern_builder_fini(&builder);

@@ -36,6 +36,7 @@ typedef struct kern_rows_coder {
     kern_ring_t in, out;
     uint16_t fixed;  /* weights that are loaded once */
     bool has_passes; /* R has a loop: the rows are read several times */
+    bool in_place;   /* input and results share a buffer, and work where all are f32 */
 } kern_rows_coder_t;
 
 /* A pattern's place in the tables: of an operand's buffer, or of work, spare, partial and row

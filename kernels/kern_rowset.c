@@ -86,8 +86,7 @@ bool kern_rowset_plan(const vnpu_machine_t *machine, const kern_iter_t *iter, ui
         width = kern_ceil_div(kern_ceil_div(size, machine->workers), VNPU_PARTIALS) * VNPU_PARTIALS;
     if (width == 0) return false;
     uint64_t elems = total / (8ull * machine->workers);
-    uint64_t most = need->most_elems ? need->most_elems : MAX_TILE_ELEMS;
-    if (elems > most) elems = most;
+    if (elems > MAX_TILE_ELEMS && !need->has_one_buffer) elems = MAX_TILE_ELEMS;
     if (elems < MIN_TILE_ELEMS) elems = MIN_TILE_ELEMS;
     rows.nest.ndims = kept + 1;
     grow_rows(&rows, iter, machine, need, width, elems);
@@ -95,6 +94,7 @@ bool kern_rowset_plan(const vnpu_machine_t *machine, const kern_iter_t *iter, ui
     uint32_t mask = (1u << kept) - 1u;
     if (may_split_r) mask |= 1u << kept;
     if (!kern_nest_plan(&rows.nest, machine->workers, mask)) return false;
+    if (need->has_one_buffer) rows.nest.buffers = 1;
     kern_axis_t *r = &rows.nest.axis[kept];
     if (passes && r->level != VNPU_NO_LOOP) r->trips += r->trips % 2;
     rows.rows = (uint32_t)rows_of(&rows.nest, kept);

@@ -18,7 +18,8 @@ typedef struct kern_rowset_need {
     uint32_t column_bytes; /* per element of R (weights), all buffers together */
     uint32_t row_bytes;    /* per row */
     uint32_t fixed_bytes;  /* blocks' alignment and such */
-    uint64_t most_elems;   /* of a tile; 0: what overlaps well */
+    bool has_one_buffer;   /* a tile may fill the scratchpad; else it has two, of a size that
+                              overlaps well */
 } kern_rowset_need_t;
 
 typedef struct kern_rowset {

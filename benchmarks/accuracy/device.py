@@ -429,14 +429,15 @@ class Device:
             )
         )
 
-    def layer_norm(self, rows: int, cols: int, dtype: str = "f32") -> dict[str, Any]:
+    def layer_norm(self, rows: int, cols: int, dtype: str = "f32", affine: bool = True) -> dict[str, Any]:
+        """affine: with weight and bias."""
         out, source = self.tensor([rows, cols], dtype), self.tensor([rows, cols], dtype)
-        weight, bias = self.tensor([cols], dtype), self.tensor([cols], dtype)
+        weight, bias = (ctypes.byref(self.tensor([cols], dtype)) if affine else None for _ in range(2))
         return self.timed(
             lambda: self._check_kernel(
                 self._kernels.kern_layer_norm(
-                    self._context, ctypes.c_uint64(0), ctypes.byref(out), ctypes.byref(source), ctypes.byref(weight),
-                    ctypes.byref(bias), None, None, 1, ctypes.c_double(1e-5),
+                    self._context, ctypes.c_uint64(0), ctypes.byref(out), ctypes.byref(source), weight, bias,
+                    None, None, 1, ctypes.c_double(1e-5),
                 ),
                 "kern_layer_norm",
             )

@@ -35,8 +35,8 @@ A profile is a few rules of a vendor's compiler, by operator class, never by sha
 
 - `best`: fused softmax, layer norm and attention; tensors stored densely; the simulator decides between close tilings
   (`VNPU_PLAN=measure`).
-- `xla-like`: the kernel library's rules of that name (docs/mapping.md): tiles and depth of products, layer norm in eight large tiles
-  a core, softmax in four kernels (six passes over memory). Tensors are stored in tiles of 8 x 128, with the dimensions that pad least
+- `xla-like`: the kernel library's rules of that name (docs/mapping.md): tiles and depth of products, layer norm in eight tiles a core, in
+  place, softmax in four kernels (six passes over memory). Tensors are stored in tiles of 8 x 128, with the dimensions that pad least
   along them; k of a product and channels of a convolution always lie along the 128. By framework and compiler (`lowering.py`): on TPU
   v3 a layer norm of five primitives (eight passes), attention as two products with the maximum and the exponential between them,
   elementwise consumers of a product in its epilogue; on TPU v4 the logistic function by way of tanh.

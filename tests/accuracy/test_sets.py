@@ -71,6 +71,11 @@ def test_every_row_of_the_tpu_v4_files_is_read() -> None:
             assert len(dataset.read(path, "best")) == sum(1 for _ in csv.DictReader(file))
 
 
+def test_layer_norms_of_the_tpu_v4_have_no_weight_and_no_bias() -> None:
+    rows = by_name("tpuv4_layernorm2d").read(DATA / "tpuv4_layernorm2d.csv", "xla-like")
+    assert all(call["affine"] is False for row in rows for _, call in row.calls)
+
+
 def test_profiles_move_more_than_fused_kernels() -> None:
     assert len(lowering.layer_norm(64, 64, "f32", "best")) == 1
     assert len(lowering.layer_norm(64, 64, "f32", "xla-like")) == 5

@@ -190,24 +190,92 @@ Test(profile, xla_products_have_the_right_values, .timeout = 60) {
     }
 }
 
-static uint32_t sram_of_layer_norm(const char *overrides) {
-    kern_context_t *context = open_with(overrides);
-    kern_tensor_t in = test_tensor(VNPU_F32, 2, (int64_t[]){2048, 1024}),
-                  out = test_tensor(VNPU_F32, 2, (int64_t[]){2048, 1024});
-    test_ok(context, kern_layer_norm(context, 0, &out, &in, NULL, NULL, NULL, NULL, 1, 1e-5),
-            "layer norm");
-    uint32_t bytes = shim_last_launch()->program->header.sram_bytes;
-    test_release(&in), test_release(&out);
-    test_close(context);
-    return bytes;
+/* Of the last launch's vector queue: all loops, one within the other. */
+static uint64_t trips_of_last_launch(void) {
+    const dev_program_t *program = shim_last_launch()->program;
+    uint64_t trips = 1;
+    for (uint32_t q = 0; q < program->header.num_queues; q++) {
+        const vnpu_queue_section_t *queue = &program->queue[q];
+        for (uint32_t i = queue->first; i < queue->first + queue->count; i++) {
+            bool is_loop = queue->kind == VNPU_QUEUE_VECTOR && program->insn[i].op == VNPU_OP_LOOP;
+            if (is_loop) trips *= program->insn[i].imm[0];
+        }
+    }
+    return trips;
 }
 
-/* 2 Mi elements on one core: tiles of 64 Ki, or of an eighth; 20 bytes an element. */
-Test(profile, layer_norm_of_xla_has_large_tiles) {
-    uint32_t small = sram_of_layer_norm("grid.cores=1,sram.bytes=16 MiB"),
-             large = sram_of_layer_norm("grid.cores=1,sram.bytes=16 MiB,mapping.profile=xla-like");
-    cr_assert(small >= 20u << 16 && small < 21u << 16, "%u", small);
-    cr_assert(large >= 20u << 18 && large < 21u << 18, "%u", large);
+typedef struct norm_tiles {
+    uint32_t sram_bytes;
+    uint64_t tiles;
+} norm_tiles_t;
+
+static norm_tiles_t tiles_of_layer_norm(const char *overrides, vnpu_dtype_t dtype) {
+    kern_context_t *context = open_with(overrides);
+    kern_tensor_t in = test_tensor(dtype, 2, (int64_t[]){2048, 1024}),
+                  out = test_tensor(dtype, 2, (int64_t[]){2048, 1024});
+    test_ok(context, kern_layer_norm(context, 0, &out, &in, NULL, NULL, NULL, NULL, 1, 1e-5),
+            "layer norm");
+    norm_tiles_t tiles = {shim_last_launch()->program->header.sram_bytes, trips_of_last_launch()};
+    test_release(&in), test_release(&out);
+    test_close(context);
+    return tiles;
+}
+
+/* 2 Mi elements on one core: tiles of 64 Ki in two buffers of input and of results and one of work;
+ * or an eighth, 256 Ki, in one buffer for all three. What does not fit is halved. */
+Test(profile, layer_norm_of_xla_has_eight_tiles_in_place) {
+    static const struct {
+        const char *overrides;
+        vnpu_dtype_t dtype;
+        uint32_t elem_bytes, elems;
+    } cases[] = {
+        {"grid.cores=1,sram.bytes=16 MiB", VNPU_F32, 20, 64u << 10},
+        {"grid.cores=1,sram.bytes=16 MiB,mapping.profile=xla-like", VNPU_F32, 4, 256u << 10},
+        {"grid.cores=1,sram.bytes=16 MiB,mapping.profile=xla-like", VNPU_F16, 6, 256u << 10},
+        {"grid.cores=1,sram.bytes=1 MiB,mapping.profile=xla-like", VNPU_F32, 4, 128u << 10},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        norm_tiles_t tiles = tiles_of_layer_norm(cases[i].overrides, cases[i].dtype);
+        uint32_t least = cases[i].elems * cases[i].elem_bytes;
+        cr_assert(tiles.sram_bytes >= least && tiles.sram_bytes < least + least / 16, "%zu: %u", i,
+                  tiles.sram_bytes);
+        cr_assert_eq(tiles.tiles, (2u << 20) / cases[i].elems, "%zu: %llu", i,
+                     (unsigned long long)tiles.tiles);
+    }
+}
+
+/* Rows 0, s, 2 s, ..: (j - (n - 1) / 2) / sqrt((n^2 - 1) / 12), whatever s. Powers of two and small n
+ * keep the inputs exact in every type. */
+Test(profile, layer_norm_in_place_has_the_right_values, .timeout = 60) {
+    static const vnpu_dtype_t types[][2] = {{VNPU_F32, VNPU_F32}, {VNPU_F16, VNPU_F16},
+                                            {VNPU_F32, VNPU_BF16}, {VNPU_BF16, VNPU_F32}};
+    static const char *const options[] = {"grid.cores=2", "grid.cores=3,dma.queues=1"};
+    enum { ROWS = 1000, COLS = 120 };
+    for (size_t c = 0; c < 16; c++) {
+        char text[128];
+        (void)snprintf(text, sizeof text, "mapping.profile=xla-like,%s", options[c / 8]);
+        shim_open("default", text, c % 2 ? DEV_EXEC_CHAOS : DEV_EXEC_VALUES, 3);
+        kern_context_t *context = NULL;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        const vnpu_dtype_t *type = types[c / 2 % 4];
+        kern_tensor_t in = test_tensor(type[0], 2, (int64_t[]){ROWS, COLS}),
+                      out = test_tensor(type[1], 2, (int64_t[]){ROWS, COLS}),
+                      mean = test_tensor(VNPU_F32, 1, (int64_t[]){ROWS});
+        for (int64_t e = 0; e < ROWS * COLS; e++)
+            test_set(&in, e, (double)(e % COLS) * (1 << e / COLS % 3));
+        test_ok(context, kern_layer_norm(context, 0, &out, &in, NULL, NULL, &mean, NULL, 1, 0),
+                text);
+        cr_assert_gt(trips_of_last_launch(), 1u);
+        for (int64_t e = 0; e < ROWS * COLS; e++) {
+            double want = ((double)(e % COLS) - (COLS - 1) / 2.0) / sqrt((COLS * COLS - 1) / 12.0);
+            cr_assert_float_eq(test_get(&out, e), want, 0.01, "%s: case %zu, element %lld", text, c,
+                               (long long)e);
+        }
+        for (int64_t r = 0; r < ROWS; r++)
+            cr_assert_float_eq(test_get(&mean, r), (COLS - 1) / 2.0 * (1 << r % 3), 1e-4);
+        test_release(&in), test_release(&out), test_release(&mean);
+        test_close(context);
+    }
 }
 
 Test(profile, softmax_is_not_fused_across_a_reduction) {

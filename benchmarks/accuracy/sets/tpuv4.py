@@ -69,11 +69,12 @@ def read_activations(path: Path, mapping: str) -> list[Row]:
 
 
 def read_layer_norm(path: Path, mapping: str) -> list[Row]:
+    """Without weight and bias: the source makes them inside the compiled function, constant one and zero, and XLA folds them."""
     table = read_csv(path)
     rows = []
     for name, row in zip(unique(row["kernel_name"] for row in table), table):
         batch, seq, hidden = (int(number(row, c) or 0) for c in ("batch_size", "seq_len", "hidden_dim"))
-        call = {"op": "layer_norm", "rows": batch * seq, "cols": hidden, "dtype": "f32"}
+        call = {"op": "layer_norm", "rows": batch * seq, "cols": hidden, "dtype": "f32", "affine": False}
         elems = batch * seq * hidden
         measured = number(row, "avg_duration_us")
         rows.append(Row(name, "layer_norm", ((1, call),), 8.0 * elems, 8.0 * elems, measured))
