@@ -26,6 +26,7 @@ typedef struct requester {
     sim_dram_request_t request;
     replay_t *replay;
     uint64_t base, blocks_left, unsent;
+    bool is_due; /* its next block starts with the next cycle */
     struct {
         uint64_t *address;
         uint32_t head, tail;
@@ -37,7 +38,7 @@ struct replay {
     sim_dram_t *dram;
     uint64_t rng, capacity, size, row_stride; /* size: bytes of a request */
     uint64_t requests;
-    sim_event_t timer;
+    sim_event_t timer, blocks;
     bool is_write, is_scatter;
     uint32_t block_bytes, engines;
     uint32_t turn[MAX_CHANNELS];
@@ -229,27 +230,45 @@ static void offer(void *user, uint32_t channel, uint64_t cycle) {
     }
 }
 
-static void next_block(sim_engine_t *engine, sim_event_t *event) {
-    requester_t *requester = SIM_CONTAINER_OF(event, requester_t, event);
+static void start_block(requester_t *requester) {
     replay_t *replay = requester->replay;
-    if (requester->blocks_left == 0) return;
+    requester->is_due = false;
     requester->blocks_left--;
     uint64_t block = replay->block_bytes, base = requester->base;
     requester->base = (base + block) % replay->capacity;
     if (replay->is_scatter) base = splitmix64(&replay->rng) % (replay->capacity / block) * block;
     sim_dram_begin(replay->dram, &requester->request, replay->is_write, &requester->event, 0);
     requester->unsent = block / replay->size;
-    uint32_t channels = replay->dram->channel_count;
-    for (uint32_t i = 0; i < channels; i++)
+    for (uint32_t i = 0; i < replay->dram->channel_count; i++)
         requester->fifo[i].head = requester->fifo[i].tail = 0;
     for (uint64_t at = 0; at < block; at += replay->size) {
         uint64_t burst = (base + at) >> replay->dram->map.burst_shift;
         uint32_t channel = sim_dram_map_bank(&replay->dram->map, burst).channel;
         requester->fifo[channel].address[requester->fifo[channel].tail++] = base + at;
     }
+}
+
+/* All blocks of a cycle are in their FIFOs before the channels take from them in turn: one that got
+ * in alone would be a window ahead of the others for good. */
+static void start_blocks(sim_engine_t *engine, sim_event_t *event) {
+    replay_t *replay = SIM_CONTAINER_OF(event, replay_t, blocks);
+    for (uint32_t e = 0; e < replay->engines; e++) {
+        if (replay->requester[e].is_due) start_block(&replay->requester[e]);
+    }
     uint64_t cycle = sim_clock_cycle_up(&replay->dram->clock, sim_now(engine));
-    for (uint32_t i = 0; i < channels; i++)
+    for (uint32_t i = 0; i < replay->dram->channel_count; i++)
         offer(replay, i, cycle);
+}
+
+static void next_block(sim_engine_t *engine, sim_event_t *event) {
+    requester_t *requester = SIM_CONTAINER_OF(event, requester_t, event);
+    replay_t *replay = requester->replay;
+    if (requester->blocks_left == 0) return;
+    requester->is_due = true;
+    if (sim_event_is_pending(&replay->blocks)) return;
+    const sim_clock_t *clock = &replay->dram->clock;
+    uint64_t cycle = sim_clock_cycle_up(clock, sim_now(engine));
+    sim_event_schedule(engine, &replay->blocks, sim_clock_tick(clock, cycle));
 }
 
 static void run_dma(replay_t *replay, const char *pattern) {
@@ -267,6 +286,7 @@ static void run_dma(replay_t *replay, const char *pattern) {
         replay->turn[i] = 0;
         sim_dram_queue_on_room(replay->dram->channel[i].queue, offer, replay);
     }
+    sim_event_init(&replay->blocks, SIM_PHASE_ARRIVE, start_blocks);
     for (uint32_t e = 0; e < replay->engines; e++) {
         requester_t *requester = &replay->requester[e];
         *requester = (requester_t){
