@@ -21,6 +21,16 @@ static uint64_t dram_peak(const sim_config_t *config) {
            (sim_config_u64(config, "dram.clock") / sim_config_u64(config, "dram.burst_cycles"));
 }
 
+static void fill_rows(const dev_chip_t *chip, vnpu_machine_t *p) {
+    sim_dram_rows_t rows = {0};
+    sim_error_t err;
+    if (sim_dram_rows(chip->config, &rows, &err) != SIM_OK) return; /* such a chip was refused before */
+    p->dram_segment_bytes = rows.segment_bytes;
+    p->dram_open_bytes = rows.open_bytes;
+    p->dram_stripe_bytes = rows.stripe_bytes;
+    p->dram_open_ps = rows.open_ps;
+}
+
 void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_t *p) {
     const dev_machine_t *m = &chip->machine;
     const dev_class_t *c = &m->cls[class_index];
@@ -64,6 +74,7 @@ void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_
         p->vector_passes_num[v] = c->vector.passes[v].num;
         p->vector_passes_den[v] = c->vector.passes[v].den;
     }
+    fill_rows(chip, p);
     snprintf(p->name, sizeof p->name, "%s", sim_config_str(chip->config, "chip.name"));
     snprintf(p->class_name, sizeof p->class_name, "%s", c->name);
     if (c->has_matrix) return;

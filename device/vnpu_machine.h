@@ -69,6 +69,10 @@ typedef struct vnpu_machine {
     uint32_t mapping_multicast; /* products may read tiles once for several cores */
     uint32_t shared_page_bytes; /* of the shared scratchpad memory: pages are dealt to the cores in turn */
     uint64_t shared_bytes;      /* of it, in all scratchpads together, behind the DRAM's addresses; 0: none */
+    uint32_t dram_segment_bytes; /* consecutive bytes of one channel, bank and row number, all bank groups */
+    uint32_t dram_open_bytes;    /* of the rows that open for a segment */
+    uint32_t dram_stripe_bytes;  /* span that holds such rows of every channel */
+    uint32_t dram_open_ps;       /* between two openings at random places, on the mean of the whole chip */
 } vnpu_machine_t;
 
 #ifdef __cplusplus

@@ -51,19 +51,45 @@ kern_class_t kern_class_binary(uint8_t func) {
     }
 }
 
-uint64_t kern_cost_dma(const vnpu_machine_t *machine, uint64_t bytes, uint64_t run_bytes) {
+/* One transfer may drain while the next is issued: a short one waits for its own data. */
+static uint64_t transfer(const vnpu_machine_t *machine, uint64_t bytes, uint64_t run_bytes,
+                         uint64_t latency) {
     if (bytes == 0) return 0;
     uint64_t width = machine->dma_bytes_per_cycle;
     uint64_t runs = kern_ceil_div(bytes, run_bytes);
     uint64_t run = machine->dma_run_cycles + kern_ceil_div(run_bytes, width);
     uint64_t issue = machine->dma_descriptor_cycles + runs * run;
-    /* One transfer may drain while the next is issued: a short one waits for its own data. */
-    return max64(issue, (issue + kern_cost_loaded_latency(machine)) / 2);
+    return max64(issue, (issue + latency) / 2);
+}
+
+uint64_t kern_cost_dma(const vnpu_machine_t *machine, uint64_t bytes, uint64_t run_bytes) {
+    return transfer(machine, bytes, run_bytes, kern_cost_loaded_latency(machine));
+}
+
+uint64_t kern_cost_dma_alone(const vnpu_machine_t *machine, uint64_t bytes, uint64_t run_bytes) {
+    return transfer(machine, bytes, run_bytes, kern_cost_latency(machine));
 }
 
 uint64_t kern_cost_dram(const vnpu_machine_t *machine, uint64_t bytes) {
     uint64_t per_mega = machine->dram_bytes_per_s / (machine->core_clock_hz / 1000000 + 1);
     return bytes * 1000000 / (per_mega ? per_mega : 1);
+}
+
+uint64_t kern_cost_openings(const vnpu_machine_t *machine, uint64_t runs, uint64_t run_bytes,
+                            uint64_t pitch_bytes) {
+    uint64_t segment = machine->dram_segment_bytes;
+    if (segment == 0) return 0;
+    uint64_t segments = runs * kern_ceil_div(run_bytes, segment);
+    uint64_t rows = machine->dram_stripe_bytes / machine->dram_open_bytes; /* to open in a stripe */
+    if (pitch_bytes == 0 || rows == 0) return segments;
+    /* Segments of a stripe, when the runs lie in it as close as they do. */
+    uint64_t near = machine->dram_stripe_bytes * kern_ceil_div(run_bytes, segment) / pitch_bytes;
+    return near <= rows ? segments : kern_ceil_div(segments * rows, near);
+}
+
+uint64_t kern_cost_opening(const vnpu_machine_t *machine, uint64_t openings) {
+    uint64_t ps = 1000000000000ull / (machine->core_clock_hz ? machine->core_clock_hz : 1);
+    return openings * machine->dram_open_ps / (ps ? ps : 1);
 }
 
 uint64_t kern_cost_latency(const vnpu_machine_t *machine) {

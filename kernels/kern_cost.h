@@ -31,8 +31,16 @@ uint64_t kern_cost_vector(const vnpu_machine_t *machine, uint64_t outer, uint64_
                           kern_class_t cls);
 /* One transfer of `bytes` in runs of `run_bytes`, alone on its queue. */
 uint64_t kern_cost_dma(const vnpu_machine_t *machine, uint64_t bytes, uint64_t run_bytes);
+/* The same when the memory has nothing else to do: for whoever counts the memory's time itself. */
+uint64_t kern_cost_dma_alone(const vnpu_machine_t *machine, uint64_t bytes, uint64_t run_bytes);
 /* DRAM time of `bytes` when all of the chip's bandwidth serves them. */
 uint64_t kern_cost_dram(const vnpu_machine_t *machine, uint64_t bytes);
+/* Openings of DRAM rows by `runs` runs of `run_bytes` that begin every `pitch_bytes` (0: anywhere): runs that lie
+ * near each other find rows open. */
+uint64_t kern_cost_openings(const vnpu_machine_t *machine, uint64_t runs, uint64_t run_bytes,
+                            uint64_t pitch_bytes);
+/* DRAM time of so many openings at random places, over all channels. */
+uint64_t kern_cost_opening(const vnpu_machine_t *machine, uint64_t openings);
 /* Latency of a first byte. */
 uint64_t kern_cost_latency(const vnpu_machine_t *machine);
 /* The same with every core's outstanding requests queued in front of the DRAM (Little). */

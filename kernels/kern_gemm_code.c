@@ -115,20 +115,31 @@ static uint64_t buffer_elems(const coder_t *c, vnpu_dtype_t dtype, uint64_t elem
     return c->plan->part_bytes / vnpu_dtype_bytes(dtype) * vnpu_dtype_block(dtype);
 }
 
+/* The k tiles of rows that stay follow each other in a row of the buffer. */
+static void walk_rows(const coder_t *c, vnpu_ap_t *ap) {
+    const kern_axis_t *k = axis_of(c, GEMM_K);
+    if (k->level != VNPU_NO_LOOP) ap->loop_inc[k->level] = (int32_t)k->tile;
+}
+
 static vnpu_insn_t *load_a(const coder_t *c, const kern_axis_t *m, const kern_axis_t *k) {
     kern_axis_t all = kern_axis_make(k->size, k->size);
     move_t move = {c->arg_a,
                    c->shape->a_dtype,
                    axis_of(c, GEMM_B),
                    m,
-                   c->plan->is_a_fixed ? &all : k,
+                   c->plan->is_a_whole ? &all : k,
                    {c->shape->a[0], c->shape->a[1], c->shape->a[2]},
                    c->sram_a,
                    (int64_t)a_pitch(c),
                    a_level(c),
                    a_buffers(c),
                    buffer_elems(c, c->shape->a_dtype, a_elems(c))};
-    return emit_move(c, KERN_LOAD, &move);
+    vnpu_insn_t *insn = emit_move(c, KERN_LOAD, &move);
+    if (!c->plan->is_a_fixed || c->plan->is_a_whole) return insn;
+    vnpu_ap_t sram = kern_ap_of(c->builder, insn->dst);
+    walk_rows(c, &sram);
+    insn->dst = kern_ap(c->builder, &sram);
+    return insn;
 }
 
 /* The panel's k tiles follow each other. */
@@ -258,7 +269,7 @@ static vnpu_insn_t *emit_mm(const coder_t *c, const part_t *part, const kern_axi
     vnpu_ap_t ap_d = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, result, 3, false);
     rotate(c, &ap_a, a_level(c), a_buffers(c),
            buffer_elems(c, c->shape->a_dtype, a_elems(c)));
-    if (plan->is_a_fixed && k->level != VNPU_NO_LOOP) ap_a.loop_inc[k->level] = (int32_t)k->tile;
+    if (plan->is_a_fixed) walk_rows(c, &ap_a);
     rotate(c, &ap_b, plan->is_panel ? plan->panel_level : plan->a_level,
                    plan->is_panel ? plan->panel_buffers : plan->a_buffers,
                    buffer_elems(c, c->shape->b_dtype, weight_elems(c)));
@@ -593,18 +604,23 @@ static void emit_steps(const coder_t *c) {
     }
 }
 
+/* What stays comes with the first pass of what streams past it, a k tile at a time. */
+static void load_kept(const coder_t *c) {
+    const kern_axis_t *k = axis_of(c, GEMM_K);
+    uint8_t passes = level_mask(axis_of(c, c->plan->is_panel ? GEMM_M : GEMM_N));
+    uint16_t full = c->plan->is_panel ? c->b.full : c->fixed.full;
+    vnpu_insn_t *load = c->plan->is_panel ? load_b(c, k) : load_a(c, axis_of(c, GEMM_M), k);
+    load->first_only = passes;
+    kern_signal(load, full, 1);
+    kern_sync_wait(c->builder, KERN_MATRIX, full, 1)->first_only = passes;
+}
+
 static void emit_products(const coder_t *c) {
     kern_builder_t *b = c->builder;
     const kern_axis_t *k = axis_of(c, GEMM_K);
-    uint8_t row_loop = level_mask(axis_of(c, GEMM_M));
     kern_sync_wait(b, KERN_MATRIX, c->result.free, kern_gemm_stores(c->plan));
     open_axis(c, GEMM_K);
-    if (c->plan->is_panel) {
-        vnpu_insn_t *load = load_b(c, k);
-        load->first_only = row_loop;
-        kern_signal(load, c->b.full, 1);
-        kern_sync_wait(b, KERN_MATRIX, c->b.full, 1)->first_only = row_loop;
-    }
+    if (c->plan->is_panel || (c->plan->is_a_fixed && !c->plan->is_a_whole)) load_kept(c);
     if (c->plan->is_shared) {
         load_shared(c);
         vnpu_insn_t *product = emit_whole(c, k);
@@ -630,11 +646,13 @@ void kern_gemm_generate(const kern_gemm_shape_t *shape, const kern_gemm_plan_t *
     declare(&c);
     bool has_row = kern_gemm_has_row(shape);
     open_axis(&c, GEMM_B);
-    if (plan->is_a_fixed) {
+    if (plan->is_a_whole) {
         vnpu_insn_t *load = load_a(&c, axis_of(&c, GEMM_M), axis_of(&c, GEMM_K));
         kern_wait(load, c.fixed.free, 1);
         kern_signal(load, c.fixed.full, 1);
         kern_sync_wait(builder, KERN_MATRIX, c.fixed.full, 1);
+    } else if (plan->is_a_fixed) {
+        kern_sync_wait(builder, KERN_LOAD, c.fixed.free, 1);
     }
     if (plan->rows_outside) open_axis(&c, GEMM_M);
     open_axis(&c, GEMM_N);

@@ -4,6 +4,8 @@
 #include "kernels/kern_profile.h"
 
 #define MAX_CANDIDATES  24u
+#define MAX_PARTS       17u   /* of them equal parts of an axis */
+#define MAX_EDGE        4096u /* of a tile of results: longer ones have no better runs */
 #define HOST_VOLUME     (128u * 384u * 128u) /* products per MM that the host executor likes */
 #define MM_ISSUE_CYCLES 12u /* assumption: semaphore hand-over that a short MM does not hide */
 
@@ -13,6 +15,10 @@ typedef struct candidates {
 } candidates_t;
 
 static uint64_t max64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+static int64_t max64s(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
@@ -171,14 +177,6 @@ static uint64_t share(const kern_axis_t *axis) {
     return all < (uint64_t)axis->size ? all : (uint64_t)axis->size;
 }
 
-/* A DMA of a tile of rows x cols with the given strides in DRAM. */
-static uint64_t tile_cycles(const vnpu_machine_t *machine, vnpu_dtype_t dtype, uint64_t rows,
-                            int64_t row_stride, uint64_t cols, int64_t col_stride) {
-    uint64_t run = row_stride == 1 ? rows : 1; /* contiguous elements */
-    if (col_stride == 1) run = row_stride == (int64_t)cols ? rows * cols : cols;
-    return kern_cost_dma(machine, vnpu_dtype_span(dtype, rows * cols), vnpu_dtype_span(dtype, run));
-}
-
 static uint64_t epilogue_cycles(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                                 uint64_t m, uint64_t n) {
     if (shape->is_direct) return 0;
@@ -191,96 +189,172 @@ static uint64_t epilogue_cycles(const vnpu_machine_t *machine, const kern_gemm_s
     return cycles ? cycles : kern_cost_vector(machine, m, n, KERN_CLASS_CAST);
 }
 
+/* A transfer of one tile: cycles of its engine, and what the memory does for one instance. */
+typedef struct moved {
+    uint64_t cycles, bytes, openings;
+} moved_t;
+
+/* The mean of an axis' tiles, as the last one is clipped. */
+static uint64_t mean_tile(const kern_axis_t *axis) {
+    return kern_ceil_div(share(axis), kern_ceil_div(share(axis), axis->tile));
+}
+
+/* A tile of rows x cols elements with the given strides in DRAM. */
+static moved_t move_of(const vnpu_machine_t *machine, vnpu_dtype_t dtype, const kern_axis_t *rows,
+                       int64_t row_stride, const kern_axis_t *cols, int64_t col_stride) {
+    uint64_t height = mean_tile(rows), width = mean_tile(cols), elems = height * width;
+    uint64_t run = row_stride == 1 ? height : 1; /* contiguous elements */
+    if (col_stride == 1) run = row_stride == (int64_t)width ? elems : width;
+    uint64_t bytes = vnpu_dtype_span(dtype, elems), run_bytes = vnpu_dtype_span(dtype, run);
+    uint64_t pitch = vnpu_dtype_span(dtype, (uint64_t)max64s(row_stride, col_stride));
+    uint64_t runs = kern_ceil_div(elems, run);
+    if (pitch < run_bytes || runs == 1) pitch = run_bytes;
+    return (moved_t){kern_cost_dma_alone(machine, bytes, run_bytes), bytes,
+                     kern_cost_openings(machine, runs, run_bytes, pitch)};
+}
+
+/* What a plan moves: a tile of every operand; `c` counts as part of the results' tile. */
 typedef struct traffic {
-    uint64_t load_cycles, store_cycles, bytes;
-    uint64_t a_load, first_load; /* one tile of a; what the array waits for at the start */
+    moved_t a, b, out;
+    uint64_t c_cycles; /* loads of a full c, for a tile of results */
 } traffic_t;
 
 static traffic_t traffic_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                             const kern_gemm_plan_t *plan) {
-    const kern_axis_t *axis = plan->axis;
-    uint64_t m = axis[GEMM_M].tile, n = axis[GEMM_N].tile, k = axis[GEMM_K].tile;
-    uint64_t tb = axis[GEMM_B].trips;
-    uint64_t tm = kern_ceil_div(share(&axis[GEMM_M]), m),
-             tn = kern_ceil_div(share(&axis[GEMM_N]), n);
-    uint64_t tk = axis[GEMM_K].tiles;
-    uint64_t a = tile_cycles(machine, shape->a_dtype, m, shape->a[1], k, shape->a[2]);
-    uint64_t b = tile_cycles(machine, shape->b_dtype, k, shape->b[1], n, shape->b[2]);
-    uint64_t o = tile_cycles(machine, shape->out_dtype, m, shape->out[1], n, shape->out[2]);
+    const kern_axis_t *m = &plan->axis[GEMM_M], *n = &plan->axis[GEMM_N], *k = &plan->axis[GEMM_K];
+    kern_axis_t all = kern_axis_make(k->size, k->size);
+    const kern_axis_t *ka = plan->is_a_whole ? &all : k;
+    traffic_t t = {.a = move_of(machine, shape->a_dtype, m, shape->a[1], ka, shape->a[2]),
+                   .b = move_of(machine, shape->b_dtype, k, shape->b[1], n, shape->b[2]),
+                   .out = move_of(machine, shape->out_dtype, m, shape->out[1], n, shape->out[2])};
     if (shape->is_direct)
-        o = max64(o, kern_ceil_div(4 * m * n, machine->dma_accumulator_bytes_per_cycle));
-    /* Last tiles are clipped: scale the tile counts to the elements that there are. */
-    uint64_t mi = share(&axis[GEMM_M]), ni = share(&axis[GEMM_N]),
-             ki = (uint64_t)shape->size[GEMM_K];
-    traffic_t t = {.a_load = a, .first_load = a + b};
-    uint64_t b_times = plan->is_panel ? 1 : tm;
-    uint64_t a_times = plan->is_a_fixed ? 1 : tn;
-    if (plan->is_a_fixed) {
-        t.a_load = 0;
-        t.first_load = b;
+        t.out.cycles = max64(t.out.cycles, kern_ceil_div(4 * mean_tile(m) * mean_tile(n),
+                                                         machine->dma_accumulator_bytes_per_cycle));
+    if (plan->is_shared) { /* a tile is read for all along a grid axis; a token to and from each */
+        t.a.bytes /= plan->grid[1], t.a.openings /= plan->grid[1];
+        t.b.bytes /= plan->grid[0], t.b.openings /= plan->grid[0];
+        t.a.cycles += 2 * (plan->grid[0] + plan->grid[1]) * machine->issue_cycles;
     }
-    t.load_cycles = tb * a_times * (a * tm * tk * mi / (tm * m) * ki / (tk * k)) +
-                    tb * b_times * (b * tn * tk * ni / (tn * n) * ki / (tk * k));
-    t.store_cycles = tb * (o * tm * tn * mi / (tm * m) * ni / (tn * n));
-    uint64_t a_readers = plan->is_shared ? plan->grid[1] : 1; /* instances that a tile is read for */
-    uint64_t b_readers = plan->is_shared ? plan->grid[0] : 1;
-    t.bytes = tb * (vnpu_dtype_span(shape->a_dtype, mi * ki) * a_times / a_readers +
-                    vnpu_dtype_span(shape->b_dtype, ni * ki) * b_times / b_readers +
-                    vnpu_dtype_span(shape->out_dtype, mi * ni));
-    if (plan->is_shared) /* a token to and from every receiver of a tile */
-        t.load_cycles += tb * tm * tn * tk * 2 * (plan->grid[0] + plan->grid[1]) * machine->issue_cycles;
     if (shape->has_c && !kern_gemm_has_row(shape)) {
-        uint64_t c = tb * vnpu_dtype_span(shape->c_dtype, mi * ni);
-        t.bytes += c;
-        t.load_cycles +=
-            c / machine->dma_bytes_per_cycle + tb * tm * tn * machine->dma_descriptor_cycles;
+        uint64_t c = vnpu_dtype_span(shape->c_dtype, mean_tile(m) * mean_tile(n));
+        t.out.bytes += c;
+        t.c_cycles = c / machine->dma_bytes_per_cycle + machine->dma_descriptor_cycles;
     }
     return t;
+}
+
+/* Tiles of results of the busiest instance. */
+static uint64_t result_tiles(const kern_axis_t *axis) {
+    return axis[GEMM_B].trips * kern_ceil_div(share(&axis[GEMM_M]), axis[GEMM_M].tile) *
+           kern_ceil_div(share(&axis[GEMM_N]), axis[GEMM_N].tile);
+}
+
+/* The array's time: no plan with these tiles takes less. */
+static uint64_t matrix_cycles(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
+                              const kern_axis_t *axis) {
+    uint64_t once = kern_cost_matrix(machine, shape->a_dtype, share(&axis[GEMM_M]),
+                                     (uint64_t)shape->size[GEMM_K], share(&axis[GEMM_N]),
+                                     axis[GEMM_M].tile, axis[GEMM_K].tile, axis[GEMM_N].tile);
+    return axis[GEMM_B].trips * once + result_tiles(axis) * axis[GEMM_K].tiles * MM_ISSUE_CYCLES;
+}
+
+/* What a step of the loops takes, in which one MM and its loads are under way. */
+typedef struct step {
+    const vnpu_machine_t *machine;
+    const kern_gemm_plan_t *plan;
+    uint64_t instances, matrix; /* cycles of its MM */
+    uint64_t most_bytes; /* that an instance loads in all: no more is ever under way */
+    moved_t out; /* results that leave meanwhile; cycles: of the engine that loads */
+} step_t;
+
+/* The memory's time for what every instance moves, with what refresh and turnarounds leave; bytes
+ * and openings of rows go side by side. */
+static uint64_t memory_cycles(const step_t *step, moved_t moved) {
+    uint64_t dram = max64(kern_cost_dram(step->machine, moved.bytes * step->instances),
+                          kern_cost_opening(step->machine, moved.openings * step->instances));
+    return dram + dram / 8;
+}
+
+static moved_t both(moved_t x, moved_t y) {
+    return (moved_t){x.cycles + y.cycles, x.bytes + y.bytes, x.openings + y.openings};
+}
+
+static moved_t scaled(moved_t x, uint64_t num, uint64_t den) {
+    return (moved_t){x.cycles * num / den, x.bytes * num / den, x.openings * num / den};
+}
+
+/* From the request to the last byte, when nothing else is under way. */
+static uint64_t arrival(const step_t *step, moved_t load) {
+    return max64(load.cycles, memory_cycles(step, load)) + kern_cost_latency(step->machine);
+}
+
+static uint64_t step_cycles(const step_t *step, moved_t load) {
+    const vnpu_machine_t *machine = step->machine;
+    moved_t all = both(load, step->out);
+    uint64_t slowest = max64(step->matrix, max64(all.cycles, memory_cycles(step, all)));
+    /* A buffer comes round when its load has arrived and its product has left the array. The memory
+     * gives its bandwidth to as much as its queues were made for, less to less. */
+    uint64_t ahead = step->most_bytes < machine->dma_outstanding_bytes
+                         ? step->most_bytes
+                         : machine->dma_outstanding_bytes;
+    uint64_t latency = max64(kern_cost_latency(machine), kern_cost_dram(machine, ahead * step->instances));
+    uint64_t turn = load.cycles + latency + step->matrix + machine->matrix_rows + machine->matrix_cols;
+    if (step->plan->is_shared) /* the receivers' tokens come first, and the slowest of them counts */
+        turn += kern_cost_latency(machine) + 2 * machine->semaphore_cycles;
+    return max64(slowest, turn / step->plan->a_buffers);
+}
+
+/* Steps that load what stays too: the first pass of what streams past it. */
+static uint64_t first_steps(const kern_gemm_plan_t *plan) {
+    if (plan->is_a_whole) return 0;
+    uint64_t steps = (uint64_t)plan->axis[GEMM_B].trips * plan->axis[GEMM_K].tiles;
+    return plan->is_panel ? steps * kern_ceil_div(share(&plan->axis[GEMM_N]), plan->axis[GEMM_N].tile)
+                          : steps;
 }
 
 static uint64_t cost_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                         const kern_gemm_plan_t *plan) {
     const kern_axis_t *axis = plan->axis;
-    uint64_t m = axis[GEMM_M].tile, n = axis[GEMM_N].tile, k = axis[GEMM_K].tile;
-    uint64_t mi = share(&axis[GEMM_M]), ni = share(&axis[GEMM_N]),
-             ki = (uint64_t)shape->size[GEMM_K];
-    uint64_t tiles = axis[GEMM_B].trips * kern_ceil_div(mi, m) * kern_ceil_div(ni, n);
-    uint64_t mms = tiles * axis[GEMM_K].tiles;
-    uint64_t matrix =
-        axis[GEMM_B].trips * kern_cost_matrix(machine, shape->a_dtype, mi, ki, ni, m, k, n) +
-        mms * MM_ISSUE_CYCLES;
-    uint64_t epilogue = epilogue_cycles(machine, shape, m, n);
+    uint64_t tiles = result_tiles(axis), steps = tiles * axis[GEMM_K].tiles;
+    uint64_t epilogue = epilogue_cycles(machine, shape, axis[GEMM_M].tile, axis[GEMM_N].tile);
     traffic_t traffic = traffic_of(machine, shape, plan);
-    uint64_t dram = kern_cost_dram(machine, traffic.bytes * plan->grid[0] * plan->grid[1]);
-    dram += dram / 8; /* what refresh and turnarounds leave */
-    if (machine->dma_queues < 2) {
-        traffic.load_cycles += traffic.store_cycles;
-        traffic.store_cycles = 0;
-    }
-    uint64_t steady = max64(max64(matrix, traffic.load_cycles),
-                            max64(max64(traffic.store_cycles, dram), tiles * epilogue));
-    uint64_t latency = kern_cost_loaded_latency(machine);
-    uint64_t drain =
-        machine->matrix_rows + machine->matrix_cols + epilogue +
-        tile_cycles(machine, shape->out_dtype, m, 0, n, 1);
-    /* A buffer comes round when its load has arrived and its product has left the array. */
-    uint64_t loads = plan->is_panel ? traffic.a_load : traffic.first_load;
-    uint64_t turn = loads + latency + matrix / mms + machine->matrix_rows + machine->matrix_cols;
-    if (plan->is_shared) /* the receivers' tokens come first, and the slowest of them counts */
-        turn += latency + 2 * machine->semaphore_cycles;
-    steady = max64(steady, mms * turn / plan->a_buffers);
-    uint64_t cycles = steady + traffic.first_load + latency + drain;
+    bool has_store_queue = machine->dma_queues > 1;
+    step_t step = {.machine = machine,
+                   .plan = plan,
+                   .instances = (uint64_t)plan->grid[0] * plan->grid[1],
+                   .matrix = matrix_cycles(machine, shape, axis) / steps,
+                   .out = traffic.out};
+    step.out.cycles = traffic.c_cycles + (has_store_queue ? 0 : traffic.out.cycles);
+    step.out = scaled(step.out, tiles, steps);
+    moved_t all = both(traffic.a, traffic.b);
+    moved_t streamed = plan->is_panel ? traffic.a : plan->is_a_fixed ? traffic.b : all;
+    uint64_t first = first_steps(plan);
+    step.most_bytes = first * all.bytes + (steps - first) * streamed.bytes;
+    /* The first load is waited for, the last product follows the last load. */
+    uint64_t with_kept = step_cycles(&step, all), without = step_cycles(&step, streamed);
+    uint64_t steady = first * with_kept + (steps - first) * without + step.matrix -
+                      (first > 0 ? with_kept : without);
+    steady = max64(steady, tiles * epilogue);
+    if (has_store_queue) steady = max64(steady, tiles * traffic.out.cycles);
+    uint64_t drain = machine->matrix_rows + machine->matrix_cols + epilogue + arrival(&step, traffic.out);
+    uint64_t cycles = steady + arrival(&step, all) + drain;
+    if (plan->is_a_whole) cycles += (axis[GEMM_B].trips - 1) * arrival(&step, traffic.a);
+    if (!has_store_queue) /* loads queue behind a store that waits for its product */
+        cycles += (tiles - 1) * (step.matrix + drain);
     bool waits_for_panel = plan->is_panel && plan->panel_buffers == 1;
     if (waits_for_panel) {
         uint64_t panels = axis[GEMM_B].trips * axis[GEMM_N].trips - 1;
-        cycles += panels * (traffic.first_load + latency + drain);
+        cycles += panels * (arrival(&step, all) + drain);
     }
-    /* Between plans that are about as good: less traffic, and the larger MM, which the host
-     * executor prefers. */
-    uint64_t volume = m * n * k;
+    /* Between plans that are about as good: less traffic in fewer rows, and the larger MM, which the
+     * host executor prefers. */
+    uint64_t volume = (uint64_t)axis[GEMM_M].tile * axis[GEMM_N].tile * axis[GEMM_K].tile;
     if (volume < HOST_VOLUME) cycles += cycles / 32;
     if (volume < HOST_VOLUME / 8) cycles += cycles / 32;
-    return cycles + dram / 8;
+    moved_t loads = both(scaled(all, first, 1), scaled(streamed, steps - first, 1));
+    moved_t sum = both(loads, scaled(traffic.out, tiles, 1));
+    return cycles + kern_cost_dram(machine, sum.bytes * step.instances) / 8 +
+           kern_cost_opening(machine, sum.openings * step.instances) / 16;
 }
 
 /* ---- candidates ---- */
@@ -298,14 +372,16 @@ static uint64_t round_up(uint64_t value, uint64_t unit) {
     return kern_ceil_div(value, unit) * unit;
 }
 
-/* Equal parts of `size`, and powers of two; multiples of `unit` where it is smaller than the size.
- */
+/* Equal parts of `size`, from the fewest on in steps of an eighth, and powers of two; multiples of
+ * `unit` where it is smaller than the size. */
 static void add_parts(candidates_t *list, uint64_t size, uint64_t unit, uint64_t most) {
     if (unit > size) unit = size;
     if (most > size) most = size;
-    for (uint64_t parts = kern_ceil_div(size, most); list->count < 10; parts++) {
+    uint64_t parts = kern_ceil_div(size, most);
+    while (list->count < MAX_PARTS) {
         add(list, round_up(kern_ceil_div(size, parts), unit), most);
         if (kern_ceil_div(size, parts) <= unit) break;
+        parts += max64(parts / 8, 1);
     }
     for (uint64_t value = 512; value >= 8 && list->count < MAX_CANDIDATES; value /= 2)
         add(list, value, most);
@@ -322,11 +398,12 @@ typedef struct search {
     struct search *shared; /* the best plan with shared tiles: beside the others, so that a trial has both */
 } search_t;
 
-/* The same tiles in the same order on the same cores: only numbers of buffers differ. */
+/* The same tiles of results in the same order on the same cores: only the cut of k and numbers of
+ * buffers differ. */
 static bool is_variant(const kern_gemm_plan_t *x, const kern_gemm_plan_t *y) {
     bool is_same = x->is_shared == y->is_shared && x->is_panel == y->is_panel && x->is_a_fixed == y->is_a_fixed &&
                    x->grid[0] == y->grid[0] && x->grid[1] == y->grid[1];
-    for (uint32_t a = 0; a < GEMM_AXES; a++)
+    for (uint32_t a = 0; a < GEMM_K; a++)
         is_same =
             is_same && x->axis[a].tile == y->axis[a].tile && x->axis[a].grid == y->axis[a].grid;
     return is_same;
@@ -350,9 +427,11 @@ static void offer(search_t *search, const kern_gemm_plan_t *plan) {
     best[hole] = *plan;
 }
 
+/* Rows that stay come in pieces, beside the weights of the first pass, unless K is one piece. */
 static void set_order(kern_gemm_plan_t *plan, kern_gemm_order_t order, uint32_t panel_buffers) {
     plan->is_panel = order == KERN_GEMM_PANEL;
     plan->is_a_fixed = order == KERN_GEMM_ROWS;
+    plan->is_a_whole = plan->is_a_fixed && (plan->is_a_whole || plan->axis[GEMM_K].trips == 1);
     plan->panel_buffers = panel_buffers;
     plan->a_level = plan->tile_level = plan->panel_level = VNPU_NO_LOOP;
 }
@@ -378,6 +457,24 @@ static bool splits_pairs(const search_t *search, uint64_t k_tile) {
     return has_pairs && k_tile % 2 != 0 && k_tile < (uint64_t)shape->size[GEMM_K];
 }
 
+/* Longest edge of a tile of results that is `across` wide at least: as the accumulator has room. */
+static uint64_t longest_edge(const vnpu_machine_t *machine, uint64_t least, uint64_t across) {
+    uint64_t room = machine->acc_bytes / 4 / max64(across, 1);
+    return max64(room < MAX_EDGE ? room : MAX_EDGE, least);
+}
+
+/* Whether no plan with these tiles can come into the list, whatever its order. */
+static bool is_hopeless(const search_t *search, const kern_gemm_plan_t *plan) {
+    if (tile_elems(plan) * 4 > search->machine->acc_bytes) return true;
+    const search_t *list[2] = {search, search->shared};
+    uint64_t least = matrix_cycles(search->machine, search->shape, plan->axis);
+    for (int i = 0; i < (plan->is_shared ? 2 : 1); i++) {
+        if (list[i]->count < list[i]->most || least < list[i]->best[list[i]->most - 1].cycles)
+            return false;
+    }
+    return true;
+}
+
 /* One split over the cores: grid axis 0 along `along`, grid axis 1 along n. */
 static void consider_split(search_t *search, uint32_t along, uint32_t grid0, uint32_t grid1) {
     const int64_t *size = search->shape->size;
@@ -385,8 +482,10 @@ static void consider_split(search_t *search, uint32_t along, uint32_t grid0, uin
     uint64_t rows = (uint64_t)size[GEMM_M], cols = (uint64_t)size[GEMM_N];
     candidates_t m = {0}, n = {0}, k = {0};
     kern_fold_t fold = kern_cost_fold(machine);
-    add_parts(&m, along == GEMM_M ? kern_ceil_div(rows, grid0) : rows, fold.m, max64(512, fold.m));
-    add_parts(&n, kern_ceil_div(cols, grid1), fold.n, max64(1024, fold.n));
+    add_parts(&m, along == GEMM_M ? kern_ceil_div(rows, grid0) : rows, fold.m,
+              longest_edge(machine, fold.m, cols < fold.n ? cols : fold.n));
+    add_parts(&n, kern_ceil_div(cols, grid1), fold.n,
+              longest_edge(machine, fold.n, rows < fold.m ? rows : fold.m));
     add_parts(&k, (uint64_t)size[GEMM_K], fold.k, 8192);
     if (splits_pairs(search, 1)) add(&k, 2, (uint64_t)size[GEMM_K]);
     for (uint32_t i = 0; i < m.count * n.count * k.count; i++) {
@@ -399,12 +498,18 @@ static void consider_split(search_t *search, uint32_t along, uint32_t grid0, uin
         if (plan.axis[along].tiles < grid0 || plan.axis[GEMM_N].tiles < grid1) continue;
         if (grid0 > 1) kern_axis_split(&plan.axis[along], 0, grid0);
         if (grid1 > 1) kern_axis_split(&plan.axis[GEMM_N], 1, grid1);
-        if (plan.axis[GEMM_M].trips == 1) consider(search, &plan, KERN_GEMM_ROWS, 2);
+        bool is_by_rows = along == GEMM_M || grid0 == 1;
+        plan.is_shared = is_by_rows && kern_share_is_possible(machine, plan.grid);
+        if (is_hopeless(search, &plan)) continue;
+        plan.is_shared = false;
+        for (int whole = 0; whole < 2 && plan.axis[GEMM_M].trips == 1; whole++) {
+            plan.is_a_whole = whole == 1;
+            consider(search, &plan, KERN_GEMM_ROWS, 2);
+        }
         consider(search, &plan, KERN_GEMM_PANEL, 2);
         consider(search, &plan, KERN_GEMM_PANEL, 1);
         if (plan.axis[GEMM_K].tiles > 1 || search->count == 0)
             consider(search, &plan, KERN_GEMM_TILES, 1);
-        bool is_by_rows = along == GEMM_M || grid0 == 1;
         plan.is_shared = is_by_rows && kern_share_is_possible(machine, plan.grid);
         if (plan.is_shared) consider(search->shared, &plan, KERN_GEMM_TILES, 1);
     }

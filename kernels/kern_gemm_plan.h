@@ -35,6 +35,7 @@ typedef struct kern_gemm_plan {
     uint32_t grid[2];
     bool is_panel;
     bool is_a_fixed; /* one tile of rows: all of K is loaded once per batch, only weights stream */
+    bool is_a_whole; /* such rows come in one transfer before the weights; else a k tile at a time, with the first of them */
     uint32_t fixed_buffers;
     uint32_t a_buffers, panel_buffers, tile_buffers;
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */

@@ -84,7 +84,7 @@ vnpu_status_t kern_launch(kern_context_t *context, vnpu_stream_t stream, const k
 
 /* ---- choosing between programs (kern_plan.h) ---- */
 
-#define KERN_TRIALS   3u /* programs that the simulator compares at most */
+#define KERN_TRIALS   5u /* programs that the simulator compares at most */
 #define KERN_NO_TRIAL UINT32_MAX
 
 /* Candidates of one call, the closed form's favourite first. */

@@ -215,3 +215,41 @@ uint64_t sim_dram_map_stripe_bytes(const sim_dram_map_t *map) {
     }
     return (map->divisor == 0 ? 1 : (uint64_t)map->divisor) << (end + map->burst_shift);
 }
+
+static uint64_t max64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+/*
+ * Cycles of a channel from opening the rows of a segment to opening others at a random place:
+ * activates keep their spacing, and a bank is ready again after tRC. Served in order, a channel
+ * waits at the first bank that comes twice, on the mean after sqrt(pi / 2 x banks) segments
+ * (Burnett and Coffman, "Analysis of interleaved memory systems using blockage buffers", 1975).
+ */
+static uint64_t open_cycles(const sim_config_t *config, uint64_t groups) {
+    uint64_t banks = sim_config_u64(config, "dram.banks_per_group"), tenths = 10;
+    while ((tenths + 1) * (tenths + 1) <= banks * 157)
+        tenths++;
+    if (sim_config_u64(config, "dram.window") > 1) tenths = 10 * banks;
+    uint64_t spacing =
+        max64(sim_config_u64(config, "dram.trrd_s"), sim_config_u64(config, "dram.tfaw") / 4);
+    uint64_t again = sim_config_u64(config, "dram.tras") + sim_config_u64(config, "dram.trp");
+    return max64(groups * spacing, again * 10 / tenths);
+}
+
+sim_status_t sim_dram_rows(const sim_config_t *config, sim_dram_rows_t *out_rows,
+                           sim_error_t *err) {
+    sim_dram_map_t map;
+    *out_rows = (sim_dram_rows_t){0};
+    sim_status_t status = sim_dram_map_init(config, &map, err);
+    if (status != SIM_OK) return status;
+    bool has_groups = map.group.bits > 0 && map.group.shift < map.segment_bits;
+    uint64_t groups = has_groups ? UINT64_C(1) << map.group.bits : 1;
+    uint64_t hz = sim_config_u64(config, "dram.clock") * sim_config_u64(config, "dram.channels");
+    *out_rows = (sim_dram_rows_t){
+        .segment_bytes = (uint32_t)(UINT64_C(1) << (map.segment_bits + map.burst_shift)),
+        .open_bytes = (uint32_t)(sim_config_u64(config, "dram.row_bytes") * groups),
+        .stripe_bytes = (uint32_t)sim_dram_map_stripe_bytes(&map),
+        .open_ps = (uint32_t)(open_cycles(config, groups) * 1000000000000ull / hz)};
+    return SIM_OK;
+}

@@ -7,6 +7,7 @@
 #include "driver/vnpu_sim.h"
 #include "kernels/kern_cache.h"
 #include "kernels/kern_expr.h"
+#include "kernels/kern_internal.h"
 #include "tests/sim/alloc_count.h"
 
 static struct {
@@ -229,8 +230,8 @@ static vnpu_status_t run_square(kern_context_t *context, int64_t size) {
 /* The simulator's answers decide; what loses is unloaded; a second call asks nothing. */
 Test(plan, the_fastest_program_stays) {
     unsetenv("VNPU_PLAN");
-    uint64_t first_tile[3] = {0};
-    for (uint32_t winner = 0; winner < 3; winner++) {
+    uint64_t first_tile[KERN_TRIALS] = {0};
+    for (uint32_t winner = 0; winner < KERN_TRIALS; winner++) {
         memset(&fake, 0, sizeof fake);
         for (uint32_t i = 0; i < 8; i++)
             fake.ps[i] = i == winner ? 900 : 1000 + i;
@@ -238,10 +239,10 @@ Test(plan, the_fastest_program_stays) {
         cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
         cr_assert_eq(run_square(context, 512), VNPU_OK);
         const kern_mapping_t *mapping = kern_last_plan(context);
-        cr_assert_eq(mapping->candidates, 3);
-        cr_assert_eq(fake.timed, 3);
-        cr_assert_eq(fake.loaded, 3);
-        cr_assert_eq(fake.unloaded, 2);
+        cr_assert_eq(mapping->candidates, KERN_TRIALS);
+        cr_assert_eq(fake.timed, KERN_TRIALS);
+        cr_assert_eq(fake.loaded, KERN_TRIALS);
+        cr_assert_eq(fake.unloaded, KERN_TRIALS - 1);
         cr_assert_eq(fake.launched_module, winner + 1);
         cr_assert_eq(mapping->chosen.measured_ps, 900);
         cr_assert_eq(mapping->next.measured_ps, winner == 0 ? 1001 : 1000);
@@ -249,7 +250,7 @@ Test(plan, the_fastest_program_stays) {
             ((uint64_t)mapping->chosen.m << 40) + ((uint64_t)mapping->chosen.n << 20) +
             mapping->chosen.k + ((uint64_t)mapping->chosen.grid[0] << 60);
         cr_assert_eq(run_square(context, 512), VNPU_OK);
-        cr_assert_eq(fake.timed, 3, "cached");
+        cr_assert_eq(fake.timed, KERN_TRIALS, "cached");
         cr_assert_eq(kern_last_plan(context), mapping);
         kern_set_tag(context, 5);
         cr_assert_null(kern_last_plan(context), "nothing launched under this label");
@@ -258,7 +259,8 @@ Test(plan, the_fastest_program_stays) {
         kern_context_destroy(context);
         cr_assert_eq(fake.unloaded, fake.loaded);
     }
-    cr_assert(first_tile[0] != first_tile[1] && first_tile[1] != first_tile[2]);
+    for (uint32_t i = 1; i < KERN_TRIALS; i++)
+        cr_assert(first_tile[i - 1] != first_tile[i]);
 }
 
 Test(plan, equal_times_keep_the_closed_form) {
@@ -269,7 +271,7 @@ Test(plan, equal_times_keep_the_closed_form) {
     kern_context_t *context;
     cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
     cr_assert_eq(run_square(context, 512), VNPU_OK);
-    cr_assert_eq(fake.timed, 3);
+    cr_assert_eq(fake.timed, KERN_TRIALS);
     cr_assert_eq(fake.launched_module, 1);
     kern_context_destroy(context);
 }

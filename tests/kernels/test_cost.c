@@ -198,6 +198,25 @@ Test(cost, vector_and_dma) {
     cr_assert_eq(kern_cost_dma(&m, 0, 256), 0);
 }
 
+/* Rows of 4 KiB, one a channel, in stripes of 128 KiB; 10 ns from one opening to the next. */
+Test(cost, short_runs_open_more_rows) {
+    vnpu_machine_t m = machine_of("default", PINNED);
+    m.dram_segment_bytes = m.dram_open_bytes = 4096;
+    m.dram_stripe_bytes = 128 << 10;
+    m.dram_open_ps = 10000;
+    m.core_clock_hz = 1000000000;
+    cr_assert_eq(kern_cost_openings(&m, 100, 256, 0), 100, "each its own row");
+    cr_assert_eq(kern_cost_openings(&m, 100, 256, 8192), 100, "a row each, every other channel");
+    cr_assert_eq(kern_cost_openings(&m, 100, 256, 1024), 25, "four lie in a row");
+    cr_assert_eq(kern_cost_openings(&m, 1, 1 << 20, 1 << 20), 256, "whole rows");
+    cr_assert_eq(kern_cost_opening(&m, 25), 250);
+    m.dram_segment_bytes = 512; /* eight visits of a row, a channel further each */
+    cr_assert_eq(kern_cost_openings(&m, 100, 2048, 1 << 20), 400);
+    cr_assert_eq(kern_cost_openings(&m, 64, 2048, 4096), 64 * 2048 / 4096 * 2);
+    m.dram_segment_bytes = 0;
+    cr_assert_eq(kern_cost_openings(&m, 100, 256, 0), 0, "not known");
+}
+
 static kern_gemm_shape_t shape_of(int64_t batch, int64_t m, int64_t k, int64_t n) {
     return (kern_gemm_shape_t){.size = {batch, n, m, k},
                                .a = {batch > 1 ? m * k : 0, k, 1},

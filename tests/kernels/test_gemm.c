@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/kern_gemm_plan.h"
+#include "kernels/kern_internal.h"
 #include "kernels/kern_plan.h"
 #include "tests/kernels/kern_test.h"
 
@@ -206,6 +207,66 @@ Test(gemm, shared_tiles_take_the_key_and_help_a_slow_memory) {
         cr_assert(plan.is_shared == (way == 3) || way == 1, "way %u", way); /* a fast memory: either */
     }
     test_close(context);
+}
+
+/* out = a x b by the program of a plan, as kern_gemm would launch it. */
+static void run_plan(kern_context_t *context, const kern_gemm_shape_t *shape,
+                     const kern_gemm_plan_t *plan, const kern_gemm_t *call) {
+    kern_key_t key;
+    kern_key_init(&key, "forced");
+    kern_key_add(&key, shape, sizeof *shape);
+    kern_key_add(&key, plan, sizeof *plan);
+    kern_builder_t builder;
+    kern_builder_init(&builder, kern_machine(context), "forced");
+    kern_gemm_generate(shape, plan, &builder);
+    const kern_entry_t *entry;
+    test_ok(context, kern_add_program(context, &key, &builder, plan->grid, &entry), "load");
+    kern_builder_fini(&builder);
+    uint64_t args[3] = {call->out.address, call->a.address, call->b.address};
+    test_ok(context, kern_launch(context, 0, entry, args, 3), "launch");
+}
+
+static void check_pieces(kern_context_t *context, const gemm_case_t *g, bool is_whole) {
+    kern_gemm_shape_t shape = {.size = {g->batch, g->n, g->m, g->k},
+                               .a = {g->batch > 1 ? g->m * g->k : 0, g->k, 1},
+                               .b = {g->batch > 1 ? g->n * g->k : 0, g->n, 1},
+                               .out = {g->batch > 1 ? g->m * g->n : 0, g->n, 1},
+                               .a_dtype = VNPU_F32,
+                               .b_dtype = VNPU_F32,
+                               .out_dtype = VNPU_F32};
+    kern_gemm_rule_t rule = {.order = KERN_GEMM_ROWS, .m = g->m, .n = 24, .k = 16, .b_grid = 1, .m_grid = 1,
+                             .n_grid = 1, .stream_buffers = 2, .panel_buffers = 2, .result_buffers = 2};
+    kern_gemm_plan_t plan;
+    cr_assert(kern_gemm_finish(kern_machine(context), &shape, &rule, &plan));
+    cr_assert(plan.is_a_fixed && !plan.is_a_whole && plan.axis[GEMM_K].trips > 1);
+    plan.is_a_whole = is_whole;
+    kern_gemm_t call = {.alpha = 1, .beta = 1};
+    call.a = matrix(VNPU_F32, g->batch, g->m, g->k, false);
+    call.b = matrix(VNPU_F32, g->batch, g->k, g->n, false);
+    call.out = matrix(VNPU_F32, g->batch, g->m, g->n, false);
+    kern_tensor_t other = matrix(VNPU_F32, g->batch, g->m, g->n, false);
+    run_plan(context, &shape, &plan, &call);
+    kern_tensor_t out = call.out;
+    call.out = other;
+    check(context, &call, "the library's own");
+    for (int64_t i = 0; i < test_numel(&out); i++)
+        cr_assert_eq(test_get(&out, i), test_get(&other, i), "%lld: bits do not hang on tiles", (long long)i);
+    test_release(&call.a), test_release(&call.b), test_release(&out), test_release(&other);
+}
+
+/* Rows that stay come a k tile at a time, with the weights of the first pass, or in one transfer: with a
+ * batch, a clipped last tile, one pass; in any order of queues. */
+Test(gemm, rows_come_in_pieces, .timeout = 60) {
+    static const gemm_case_t cases[] = {{1, 24, 96, 100}, {3, 16, 90, 150}, {2, 20, 65, 24}};
+    for (uint32_t way = 0; way < 4; way++) {
+        shim_open("tiny", "", way & 1 ? DEV_EXEC_CHAOS : DEV_EXEC_VALUES, 2);
+        kern_context_t *context = NULL;
+        cr_assert_eq(kern_context_create(0, &context), VNPU_OK);
+        for (uint32_t i = 0; i < 3; i++)
+            check_pieces(context, &cases[i], way & 2);
+        kern_context_destroy(context);
+        shim_close();
+    }
 }
 
 /* int8 by uint8: exact sums in i32 */

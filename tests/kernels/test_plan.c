@@ -16,15 +16,19 @@ static void must(vnpu_status_t status, const char *what) {
     cr_assert_eq(status, VNPU_OK, "%s: %s: %s", what, vnpu_status_name(status), text);
 }
 
-static void open_chip(const char *mode, const char *plan) {
+static void open_config(const char *config, const char *options, const char *mode, const char *plan) {
     setenv("VNPU_TRANSPORT", "inproc", 1);
     setenv("VNPU_CONFIG_DIR", VNPU_SOURCE_DIR "/configs", 1);
-    setenv("VNPU_CONFIG", "default", 1);
-    setenv("VNPU_OPTIONS", "", 1);
+    setenv("VNPU_CONFIG", config, 1);
+    setenv("VNPU_OPTIONS", options, 1);
     setenv("VNPU_MODE", mode, 1);
     setenv("VNPU_PLAN", plan, 1);
     must(vnpu_init(0), "init");
     must(kern_context_create(0, &context), "context");
+}
+
+static void open_chip(const char *mode, const char *plan) {
+    open_config("default", "", mode, plan);
 }
 
 static void close_chip(void) {
@@ -148,5 +152,56 @@ Test(plan, mapping_adds_up, .timeout = 120) {
     cr_assert_eq(mapping.candidates, 0);
     cr_assert_eq(mapping.useful_macs, 10000);
     cr_assert_eq(mapping.padded_macs % (128 * 128), 0);
+    close_chip();
+}
+
+static kern_gemm_shape_t shape_of(vnpu_dtype_t dtype, int64_t m, int64_t k, int64_t n) {
+    return (kern_gemm_shape_t){.size = {1, n, m, k},
+                               .a = {0, k, 1},
+                               .b = {0, n, 1},
+                               .out = {0, n, 1},
+                               .a_dtype = dtype,
+                               .b_dtype = dtype,
+                               .out_dtype = dtype};
+}
+
+static void open_four_arrays(void) {
+    open_config(VNPU_SOURCE_DIR "/benchmarks/accuracy/tpuv6e.ini", "mapping.profile=best", "timing", "model");
+}
+
+static uint64_t memory_ps(uint64_t bytes) {
+    const vnpu_machine_t *machine = kern_machine(context);
+    return bytes * 1000000 / (machine->dram_bytes_per_s / 1000000);
+}
+
+/* 600 rows on one core with four arrays of 256: all of them stay, weights are read once, and the product
+ * comes near the slower of array and memory. */
+Test(plan, rows_that_the_accumulator_holds_stay, .timeout = 120) {
+    open_four_arrays();
+    kern_gemm_shape_t shape = shape_of(VNPU_BF16, 600, 8192, 4096);
+    kern_gemm_plan_t plan;
+    cr_assert_eq(kern_gemm_rank(kern_machine(context), &shape, &plan, 1), 1);
+    cr_assert(plan.is_a_fixed && plan.axis[GEMM_M].tiles == 1);
+    uint64_t memory = memory_ps(2 * (600 * 8192 + 8192 * 4096 + 600 * 4096));
+    uint64_t ps = time_plan(&shape, &plan);
+    cr_assert(ps >= memory && ps < memory * 5 / 4, "%llu ps, the memory alone takes %llu",
+              (unsigned long long)ps, (unsigned long long)memory);
+    close_chip();
+}
+
+/* Where the array decides, rows in pieces come beside the first products: most of their load is hidden, and
+ * whole they are waited for. */
+Test(plan, rows_in_pieces_hide_their_load, .timeout = 120) {
+    open_four_arrays();
+    kern_gemm_shape_t shape = shape_of(VNPU_BF16, 900, 8192, 4096);
+    kern_gemm_rule_t rule = {.order = KERN_GEMM_ROWS, .m = 900, .n = 1024, .k = 1024, .b_grid = 1, .m_grid = 1,
+                             .n_grid = 1, .stream_buffers = 4, .panel_buffers = 2, .result_buffers = 2};
+    kern_gemm_plan_t plan;
+    cr_assert(kern_gemm_finish(kern_machine(context), &shape, &rule, &plan) && !plan.is_a_whole);
+    uint64_t pieces = time_plan(&shape, &plan);
+    plan.is_a_whole = true;
+    uint64_t whole = time_plan(&shape, &plan), load = memory_ps(2 * 900 * 8192);
+    cr_assert(pieces + load / 2 < whole, "%llu ps in pieces, %llu whole, the load %llu",
+              (unsigned long long)pieces, (unsigned long long)whole, (unsigned long long)load);
     close_chip();
 }

@@ -153,6 +153,31 @@ Test(dram_map, the_stripe_repeats_channel_group_and_column) {
     cr_assert_eq(sim_dram_map_stripe_bytes(&map), 2048);
 }
 
+static sim_dram_rows_t rows_of(const char *overrides) {
+    sim_config_t *config = config_new("default", overrides);
+    sim_error_t err = {0};
+    sim_dram_rows_t rows;
+    cr_assert_eq(sim_dram_rows(config, &rows, &err), SIM_OK, "%s", err.text);
+    sim_config_destroy(config);
+    return rows;
+}
+
+/* By hand: 4 channels at 1 GHz, 2 groups of 4 banks with rows of 256 bytes. */
+Test(dram_map, rows_that_open_for_a_segment) {
+#define TIMES "dram.clock=1GHz,dram.trrd_s=5,dram.trrd_l=5,dram.tfaw=20,dram.tras=40,dram.trp=20,"
+    sim_dram_rows_t rows = rows_of(SMALL TIMES "dram.mapping=ro-ba-co-ch-co4-bg");
+    cr_assert_eq(rows.segment_bytes, 256, "four bursts of two groups");
+    cr_assert_eq(rows.open_bytes, 512, "a row of either");
+    cr_assert_eq(rows.stripe_bytes, 2048);
+    cr_assert_eq(rows.open_ps, 6000, "a bank again after 60 ns, on the mean 2.5 of 4 in turn; four channels");
+    rows = rows_of(SMALL TIMES "dram.mapping=ro-ba-ch-bg-co,dram.window=32");
+    cr_assert_eq(rows.segment_bytes, 512);
+    cr_assert_eq(rows.open_ps, 3750, "out of order all banks take turns");
+    rows = rows_of(SMALL TIMES "dram.mapping=ro-ba-bg-ch-co,dram.window=32");
+    cr_assert_eq(rows.segment_bytes, 256, "one group, then the next channel");
+    cr_assert_eq(rows.open_bytes, 256);
+}
+
 Test(dram_map, a_number_of_rows_that_is_no_power_of_two) {
     sim_dram_map_t map =
         map_of("dram.bytes=24GiB,dram.channels=32,dram.mapping=ro-ba-co-ch-co8-bg,dram.hash=false");
