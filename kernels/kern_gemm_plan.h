@@ -3,7 +3,7 @@
  *
  * Loops are b, n, m, k from the outside in. Weights (b) are stationary: a panel of all K for one n
  * tile is loaded once and kept for every m (`is_panel`), or, when it does not fit, tile by tile
- * with the rows. With few rows it is the other way round: they stay (`is_a_fixed`) and the weights
+ * with the rows. Where the accumulator holds all rows it is the other way round: they stay (`is_a_fixed`) and the weights
  * stream past. Candidates are ranked by closed form; where the best few are close, kern_gemm.c lets
  * the simulator decide (kern_plan.h).
  */
@@ -121,7 +121,7 @@ void kern_share_send(const kern_share_t *share, uint32_t axis, vnpu_insn_t *load
 /* Pure function of machine and shape (sizes >= 1). False: not even the smallest tile fits. */
 bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       kern_gemm_plan_t *out_plan);
-/* The same, the best `most` >= 1 plans that differ in more than numbers of buffers, cheapest first;
+/* The same, the best `most` >= 1 plans that differ in more than the cut of k and numbers of buffers, cheapest first;
  * where the machine's profile has a rule for products (kern_profile.h), its plan comes before them.
  * Returns how many there are. The first is what kern_gemm_choose gives. */
 uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
