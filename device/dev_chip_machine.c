@@ -64,7 +64,7 @@ void chip_properties(const dev_chip_t *chip, uint32_t class_index, vnpu_machine_
         .layout_tile = {m->layout_tile[0], m->layout_tile[1]}, .mapping_profile = m->mapping_profile,
         .mapping_multicast = m->mapping_multicast,
         .shared_page_bytes = (uint32_t)(m->shared_stripe_bytes / m->cores), .shared_bytes = m->shared_bytes,
-        .dma_keeps_rows = c->dma.keeps_rows,
+        .dma_keeps_rows = c->dma.keeps_rows, .sram_interleave_bytes = (uint32_t)c->sram_banks.part_bytes,
         .dma_accumulator_bytes_per_cycle = c->dma.accumulator_bytes_per_cycle};
     for (uint32_t d = 0; d < VNPU_DTYPE_COUNT; d++) {
         p->matrix_rate_num[d] = c->matrix_rate[d].num;

@@ -72,6 +72,7 @@ typedef struct vnpu_machine {
     uint32_t dram_segment_bytes; /* consecutive bytes of one channel, bank and row number, all bank groups */
     uint32_t dram_open_bytes;    /* of the rows that open for a segment */
     uint32_t dram_stripe_bytes;  /* span that holds such rows of every channel */
+    uint32_t sram_interleave_bytes; /* consecutive bytes of one bank of the scratchpad; 0: banks take turns word by word */
     uint32_t dram_open_ps;       /* between two openings at random places, on the mean of the whole chip */
 } vnpu_machine_t;
 

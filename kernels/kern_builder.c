@@ -68,12 +68,24 @@ uint64_t kern_buffer_elems(vnpu_dtype_t dtype, uint64_t elems) {
     return kern_buffer_bytes(dtype, elems) / vnpu_dtype_bytes(dtype) * vnpu_dtype_block(dtype);
 }
 
+static void check_sram(kern_builder_t *builder) {
+    uint64_t bytes = builder->sram_bytes + builder->sram_far_bytes;
+    if (bytes > builder->machine->sram_bytes) misuse(builder, "SRAM beyond the machine", bytes);
+}
+
 uint32_t kern_sram(kern_builder_t *builder, uint64_t bytes) {
     uint64_t at = builder->sram_bytes;
     builder->sram_bytes += kern_align(bytes);
-    if (builder->sram_bytes > builder->machine->sram_bytes)
-        misuse(builder, "SRAM beyond the machine", builder->sram_bytes);
+    check_sram(builder);
     return (uint32_t)at;
+}
+
+uint32_t kern_sram_far(kern_builder_t *builder, uint64_t bytes) {
+    if (builder->machine->sram_interleave_bytes == 0) return kern_sram(builder, bytes);
+    builder->sram_far_bytes += kern_align(bytes);
+    check_sram(builder);
+    uint64_t end = builder->machine->sram_bytes / kern_align(1) * kern_align(1);
+    return (uint32_t)(end - builder->sram_far_bytes);
 }
 
 uint32_t kern_acc(kern_builder_t *builder, uint64_t bytes) {
@@ -308,6 +320,11 @@ static vnpu_queue_section_t section_of(uint32_t queue, uint32_t first, uint32_t 
         .kind = kind[queue], .index = queue == KERN_STORE, .first = first, .count = count};
 }
 
+static uint32_t sram_bytes(const kern_builder_t *builder) {
+    bool has_far = builder->sram_far_bytes > 0;
+    return (uint32_t)(has_far ? builder->machine->sram_bytes : builder->sram_bytes);
+}
+
 static void fill_header(const kern_builder_t *builder, vnpu_program_header_t *header,
                         size_t bytes) {
     *header = (vnpu_program_header_t){.magic = VNPU_ISA_MAGIC,
@@ -316,7 +333,7 @@ static void fill_header(const kern_builder_t *builder, vnpu_program_header_t *he
                                       .num_args = (uint16_t)builder->num_args,
                                       .num_sems = (uint16_t)builder->num_sems,
                                       .num_aps = builder->num_aps,
-                                      .sram_bytes = (uint32_t)builder->sram_bytes,
+                                      .sram_bytes = sram_bytes(builder),
                                       .acc_bytes = (uint32_t)builder->acc_bytes};
     memcpy(header->arg_kind, builder->arg_kind, sizeof header->arg_kind);
     memcpy(header->name, builder->name, strlen(builder->name));

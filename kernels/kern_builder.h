@@ -48,6 +48,7 @@ typedef struct kern_builder {
     uint32_t num_sems, num_args;
     uint8_t arg_kind[VNPU_MAX_ARGS];
     uint64_t sram_bytes, acc_bytes; /* allocated */
+    uint64_t sram_far_bytes;        /* from the end of the scratchpad */
     bool is_out_of_memory;          /* reported by kern_builder_image */
 } kern_builder_t;
 
@@ -59,6 +60,9 @@ uint8_t kern_arg(kern_builder_t *builder, vnpu_arg_kind_t kind);
 uint16_t kern_sem(kern_builder_t *builder);
 /* Byte offset of a new block, aligned to 64 bytes. */
 uint32_t kern_sram(kern_builder_t *builder, uint64_t bytes);
+/* The same for what is read beside the rest: from the end of a scratchpad whose banks are blocks, so
+ * that it lies in other banks as far as there is room. */
+uint32_t kern_sram_far(kern_builder_t *builder, uint64_t bytes);
 uint32_t kern_acc(kern_builder_t *builder, uint64_t bytes);
 /* What kern_sram(bytes) takes up. */
 uint64_t kern_align(uint64_t bytes);

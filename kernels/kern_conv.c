@@ -7,8 +7,6 @@
 #include "kernels/kern_profile.h"
 #include "kernels/kern_slide.h"
 
-#define KERN_CONV_MEASURED_MACS 4e6 /* below, a launch is set-up more than product */
-
 static void make_key(const kern_conv_shape_t *s, kern_key_t *key) {
     kern_key_init(key, "conv");
     kern_key_add(key, s->size, sizeof s->size);
@@ -35,6 +33,7 @@ typedef struct choice {
     const kern_conv_shape_t *shape;
     kern_conv_plan_t plan[KERN_TRIALS];
     uint32_t count;
+    bool has_blocks; /* the second one has tiles in blocks */
 } choice_t;
 
 static void generate(const void *call, uint32_t candidate, kern_builder_t *builder,
@@ -45,17 +44,32 @@ static void generate(const void *call, uint32_t candidate, kern_builder_t *build
     memcpy(out_grid, plan->grid, sizeof plan->grid);
 }
 
-/* How many candidates the simulator shall compare: 1 where the closed form is clear or the product
- * too small to matter. */
+/* How many candidates the simulator shall compare: 1 where the closed form is clear or the
+ * convolution too small to matter. */
 static uint32_t trials(const choice_t *choice, bool measures) {
     double macs = (double)kern_conv_positions(choice->shape);
     for (uint32_t x = 0; x < CONV_AXES; x++)
         macs *= (double)choice->shape->size[x];
-    if (!measures || macs < KERN_CONV_MEASURED_MACS) return 1;
+    if (!measures || kern_plan_is_small(macs, choice->plan[0].cycles)) return 1;
     uint64_t cycles[KERN_TRIALS];
     for (uint32_t i = 0; i < choice->count; i++)
         cycles[i] = choice->plan[i].cycles;
-    return kern_plan_close(cycles, choice->count);
+    uint32_t close = kern_plan_close(cycles, choice->count);
+    return choice->has_blocks && close < 2 ? 2 : close;
+}
+
+/* Where banks are blocks, tiles in blocks of channels at both ends of the scratchpad are worth a
+ * trial on one core (kern_profile_gemmini.c): the closed form does not know banks. */
+static void add_blocks(const kern_context_t *context, choice_t *choice) {
+    const vnpu_machine_t *machine = &context->machine;
+    kern_conv_plan_t plan;
+    if (machine->workers > 1 || machine->sram_interleave_bytes == 0 || choice->count == 0) return;
+    if (!kern_profile_of(machine)->has_trials) return;
+    if (!kern_profile_gemmini_conv(machine, choice->shape, &plan)) return;
+    if (choice->count < KERN_TRIALS) choice->count++;
+    memmove(&choice->plan[2], &choice->plan[1], (choice->count - 2) * sizeof plan);
+    choice->plan[1] = plan;
+    choice->has_blocks = true;
 }
 
 static void describe(const void *call, const vnpu_machine_t *machine, uint32_t chosen, uint32_t next,
@@ -76,6 +90,7 @@ static vnpu_status_t get_program(kern_context_t *context, const kern_conv_shape_
     if (status != VNPU_OK) return status;
     choice_t choice = {.shape = s};
     choice.count = kern_conv_rank(&context->machine, s, choice.plan, KERN_TRIALS);
+    add_blocks(context, &choice);
     if (choice.count == 0) {
         return kern_fail(
             context, VNPU_ERROR_UNSUPPORTED,
@@ -403,8 +418,7 @@ static vnpu_status_t run_conv(kern_context_t *context, vnpu_stream_t stream,
     bool has_way =
         context->machine.dma_accumulator_bytes_per_cycle > 0 && call->activation == KERN_ACT_NONE;
     shape.is_direct = has_way && !shape.has_bias;
-    shape.loads_bias = has_way && shape.has_bias && shape.bias_dtype == sums &&
-                       kern_profile_of(&context->machine)->loads_bias;
+    shape.loads_bias = has_way && shape.has_bias && shape.bias_dtype == sums;
     read_sizes(call, &shape);
     read_strides(call, &shape);
     kern_slide_t slide = slide_of(call, &shape);

@@ -3,8 +3,7 @@
 #include "kernels/kern_cost.h"
 #include "kernels/kern_gemm_plan.h"
 #include "kernels/kern_internal.h"
-
-#define KERN_GEMM_MEASURED_MACS 4e6 /* below, a launch is set-up more than product */
+#include "kernels/kern_profile.h"
 
 static void make_key(const kern_gemm_shape_t *s, kern_key_t *key) {
     kern_key_init(key, "gemm");
@@ -24,6 +23,7 @@ typedef struct choice {
     const kern_gemm_shape_t *shape;
     kern_gemm_plan_t plan[KERN_TRIALS];
     uint32_t count;
+    bool has_stepped; /* the second one goes step by step */
 } choice_t;
 
 static void generate(const void *call, uint32_t candidate, kern_builder_t *builder,
@@ -40,13 +40,26 @@ static uint32_t trials(const choice_t *choice, bool measures) {
     const int64_t *size = choice->shape->size;
     double macs =
         (double)size[GEMM_B] * (double)size[GEMM_M] * (double)size[GEMM_N] * (double)size[GEMM_K];
-    if (!measures || macs < KERN_GEMM_MEASURED_MACS) return 1;
+    if (!measures || kern_plan_is_small(macs, choice->plan[0].cycles)) return 1;
     uint64_t cycles[KERN_TRIALS];
     for (uint32_t i = 0; i < choice->count; i++)
         cycles[i] = choice->plan[i].cycles;
     uint32_t close = kern_plan_close(cycles, choice->count);
     bool has_both = choice->count > 1 && choice->plan[0].is_shared != choice->plan[1].is_shared;
-    return has_both && close < 2 ? 2 : close;
+    return (has_both || choice->has_stepped) && close < 2 ? 2 : close;
+}
+
+/* Where results go straight to DRAM, tiles that are loaded, multiplied and stored step by step are
+ * worth a trial on one core (kern_profile_gemmini.c): the closed form does not know steps. */
+static void add_stepped(const kern_context_t *context, choice_t *choice) {
+    kern_gemm_plan_t plan;
+    if (context->machine.workers > 1 || !choice->shape->is_direct || choice->count == 0) return;
+    if (!kern_profile_of(&context->machine)->has_trials) return;
+    if (!kern_profile_gemmini_gemm(&context->machine, choice->shape, &plan)) return;
+    if (choice->count < KERN_TRIALS) choice->count++;
+    memmove(&choice->plan[2], &choice->plan[1], (choice->count - 2) * sizeof plan);
+    choice->plan[1] = plan;
+    choice->has_stepped = true;
 }
 
 /* Where tiles may be shared, the best plan of either kind comes first: what receivers wait for each
@@ -80,6 +93,7 @@ static vnpu_status_t get_program(kern_context_t *context, const kern_gemm_shape_
     choice_t choice = {.shape = shape};
     choice.count = kern_gemm_rank(&context->machine, shape, choice.plan, KERN_TRIALS);
     pair_up(&choice);
+    add_stepped(context, &choice);
     if (choice.count == 0) {
         return kern_fail(
             context, VNPU_ERROR_UNSUPPORTED,

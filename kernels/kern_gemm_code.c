@@ -512,7 +512,7 @@ static void declare_operands(coder_t *c) {
     }
     uint32_t weight_buffers = plan->is_panel ? plan->panel_buffers : plan->a_buffers;
     c->sram_a = kern_sram(c->builder, a_buffers(c) * a);
-    c->sram_b = kern_sram(c->builder, weight_buffers * weights);
+    c->sram_b = kern_sram_far(c->builder, weight_buffers * weights);
 }
 
 static void declare(coder_t *c) {

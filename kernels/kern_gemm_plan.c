@@ -398,12 +398,11 @@ typedef struct search {
     struct search *shared; /* the best plan with shared tiles: beside the others, so that a trial has both */
 } search_t;
 
-/* The same tiles of results in the same order on the same cores: only the cut of k and numbers of
- * buffers differ. */
+/* The same tiles in the same order on the same cores: only numbers of buffers differ. */
 static bool is_variant(const kern_gemm_plan_t *x, const kern_gemm_plan_t *y) {
     bool is_same = x->is_shared == y->is_shared && x->is_panel == y->is_panel && x->is_a_fixed == y->is_a_fixed &&
                    x->grid[0] == y->grid[0] && x->grid[1] == y->grid[1];
-    for (uint32_t a = 0; a < GEMM_K; a++)
+    for (uint32_t a = 0; a < GEMM_AXES; a++)
         is_same =
             is_same && x->axis[a].tile == y->axis[a].tile && x->axis[a].grid == y->axis[a].grid;
     return is_same;

@@ -121,7 +121,7 @@ void kern_share_send(const kern_share_t *share, uint32_t axis, vnpu_insn_t *load
 /* Pure function of machine and shape (sizes >= 1). False: not even the smallest tile fits. */
 bool kern_gemm_choose(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
                       kern_gemm_plan_t *out_plan);
-/* The same, the best `most` >= 1 plans that differ in more than the cut of k and numbers of buffers, cheapest first;
+/* The same, the best `most` >= 1 plans that differ in more than numbers of buffers, cheapest first;
  * where the machine's profile has a rule for products (kern_profile.h), its plan comes before them.
  * Returns how many there are. The first is what kern_gemm_choose gives. */
 uint32_t kern_gemm_rank(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,

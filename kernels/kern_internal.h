@@ -104,6 +104,9 @@ typedef struct kern_trial {
 /* Whether VNPU_PLAN lets the simulator decide. INVALID_VALUE: neither of its values. */
 vnpu_status_t kern_plan_check(kern_context_t *context, bool *out_measures)
     __attribute__((warn_unused_result));
+/* Whether work of so many multiply-adds and cycles is too small for trials: its launch is set-up more
+ * than work, and it is soon done on this chip. */
+bool kern_plan_is_small(double macs, uint64_t cycles);
 /* How many of `count` >= 1 ascending costs are within 10 % of the first, KERN_TRIALS at most. */
 uint32_t kern_plan_close(const uint64_t *cycles, uint32_t count);
 /* Loads the candidates, keeps the fastest in the cache, with its mapping and that of the runner-up. */

@@ -32,6 +32,10 @@ vnpu_status_t kern_plan_check(kern_context_t *context, bool *out_measures) {
     return VNPU_OK;
 }
 
+bool kern_plan_is_small(double macs, uint64_t cycles) {
+    return macs < 4e6 && cycles < 8192;
+}
+
 uint32_t kern_plan_close(const uint64_t *cycles, uint32_t count) {
     uint32_t close = 1;
     while (close < count && close < KERN_TRIALS && cycles[close] - cycles[0] <= cycles[0] / 10)

@@ -11,8 +11,7 @@ const kern_profile_t *kern_profile_of(const vnpu_machine_t *machine) {
         [VNPU_PROFILE_GEMMINI] = {.name = "gemmini-like",
                                   .plan_gemm = kern_profile_gemmini_gemm,
                                   .plan_conv = kern_profile_gemmini_conv,
-                                  .skips = kern_profile_gemmini_skips,
-                                  .loads_bias = true},
+                                  .skips = kern_profile_gemmini_skips},
     };
     uint32_t count = sizeof profile / sizeof profile[0];
     uint32_t chosen = machine->mapping_profile;

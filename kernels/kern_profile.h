@@ -25,7 +25,6 @@ typedef struct kern_profile {
     /* Whether loads leave out what lies between the windows of a kernel of one element; NULL: where it
      * can be. */
     bool (*skips)(const kern_conv_shape_t *shape);
-    bool loads_bias;     /* of a convolution to the accumulator, before the products */
     bool has_trials;     /* the simulator decides between close tilings (kern_plan.h) */
     bool splits_softmax; /* no fusion across a reduction: four kernels, six passes */
     /* A tile of a layer norm has one buffer, and its results replace it: a core loads, normalises

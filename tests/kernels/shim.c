@@ -111,6 +111,7 @@ vnpu_status_t vnpu_device_class(int device, uint32_t index, vnpu_machine_t *out)
                             .matrix_switch_cycles = m->matrix.switch_cycles,
                             .matrix_has_full_folds = m->matrix.has_full_folds,
                             .matrix_f32_pieces = m->matrix_f32_pieces,
+                            .sram_interleave_bytes = (uint32_t)m->sram_banks.part_bytes,
                             .matrix_f32_passes = m->matrix_f32_passes,
                             .vector_lanes = m->vector.lanes,
                             .vector_startup_cycles = m->vector.startup_cycles,
