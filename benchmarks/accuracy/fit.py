@@ -43,6 +43,9 @@ FITTED: dict[str, list[Key]] = {
         Key("dram.clock", "MHz", "pin rate that one core reaches; published is the rate of the pins, for two cores"),
         Key("cmd.launch_gap", "ns", "from the end of a fused kernel to the start of the next"),
     ],
+    "tpuv6e": [
+        Key("matrix.rate.bf16", "ratio", "rows a cycle that the arrays keep up: the ceiling of the layers' sums"),
+    ],
     "wormhole_l1": [
         Key("core.instance_cycles", "", "start of a program on the grid"),
         Key(
