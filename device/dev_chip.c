@@ -56,7 +56,7 @@ static sim_status_t chip_parts(dev_chip_t *chip, sim_error_t *err) {
     sim_status_t status = dev_machine_init(&chip->machine, chip->config, err);
     if (status != SIM_OK) return status;
     bool is_timing = chip->options.mode == DEV_MODE_TIMING;
-    status = dev_memory_create_shared(chip->machine.dram_bytes, chip->machine.shared_bytes, chip->machine.shared_stripe_bytes,
+    status = dev_memory_create_shared(chip->machine.dram_bytes, chip->machine.shared_bytes, chip->machine.shared_stripe_bytes, chip->machine.cores,
                                       is_timing ? DEV_BACKING_TIMING : DEV_BACKING_FULL, chip->options.host_limit, &chip->memory, err);
     if (status != SIM_OK) return status;
     dev_exec_options_t options = {.mode = is_timing ? DEV_EXEC_TIMING : DEV_EXEC_VALUES, .threads = chip->options.threads,
@@ -66,6 +66,7 @@ static sim_status_t chip_parts(dev_chip_t *chip, sim_error_t *err) {
     if (status != SIM_OK) return status;
     if (chip->options.mode != DEV_MODE_FUNCTIONAL) {
         status = dev_timing_create(&chip->machine, chip->config, &chip->timing, err);
+        if (status == SIM_OK) dev_timing_set_shards(chip->timing, dev_memory_shards(chip->memory));
         if (status == SIM_OK) status = chip_walk_create(chip);
         if (status != SIM_OK) return status;
     }
@@ -110,11 +111,15 @@ void dev_chip_destroy(dev_chip_t *chip) {
 static void chip_alloc(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
     sim_error_t err = {0};
     uint64_t address = 0;
-    uint64_t bytes = packet->u.mem.bytes, place = packet->u.mem.place;
+    const vnpu_packet_alloc_t *alloc = &packet->u.alloc;
+    uint64_t bytes = alloc->bytes;
+    uint32_t place = alloc->place;
+    sim_shards_t matrix = {alloc->row_bytes, alloc->shard_rows, alloc->shard_row_bytes, alloc->row_step, alloc->column_step};
+    const sim_shards_t *shards = alloc->row_bytes > 0 ? &matrix : NULL;
     sim_status_t status = SIM_ERROR_INVALID_VALUE;
     if (place == VNPU_PLACE_DRAM) status = dev_memory_alloc(chip->memory, client->id, bytes, &address, &err);
-    else if (place == VNPU_PLACE_SHARED) status = dev_memory_alloc_shared(chip->memory, client->id, bytes, &address, &err);
-    else sim_error_set(&err, status, "allocation in place %llu: 0 is DRAM, 1 the shared scratchpad memory", (unsigned long long)place);
+    else if (place == VNPU_PLACE_SHARED) status = dev_memory_alloc_shared(chip->memory, client->id, bytes, shards, &address, &err);
+    else sim_error_set(&err, status, "allocation in place %u: 0 is DRAM, 1 the shared scratchpad memory", place);
     if (status != SIM_OK) chip_fail(client, completion, status, &err);
     completion->value[0] = address;
 }

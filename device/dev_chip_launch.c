@@ -61,12 +61,14 @@ static sim_status_t launch_from_packet(const dev_chip_t *chip, const chip_client
     launch->grid[0] = kernel->grid[0];
     launch->grid[1] = kernel->grid[1];
     memcpy(launch->arg, packet + 1, kernel->num_args * sizeof launch->arg[0]);
+    for (uint32_t a = 0; a < kernel->num_args; a++) launch->home[a] = dev_memory_home(chip->memory, launch->arg[a]);
     sim_status_t status = choose_cores(chip, client->module[kernel->module - 1].program, kernel, launch, err);
     return status == SIM_OK ? dev_launch_check_team(launch, err) : status;
 }
 
 dev_place_options_t chip_place_options(const dev_chip_t *chip, uint64_t rows_hash) {
     return (dev_place_options_t){.is_physical = chip->machine.placement_physical,
+                                 .shards = dev_memory_shards(chip->memory),
                                  .shared_base = dev_memory_shared_base(chip->machine.dram_bytes),
                                  .shared_stripe_bytes = chip->machine.shared_bytes > 0 ? chip->machine.shared_stripe_bytes : 0,
                                  .config_hash = chip->machine.config_hash,
@@ -212,7 +214,8 @@ void chip_move(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *pac
         return;
     }
     chip_node_t *node = chip_node_new(chip, client, packet, bytes == 0 ? CHIP_JOIN : CHIP_MOVE);
-    node->move = (dev_move_t){.src = src, .dst = dst, .bytes = bytes, .core = packet->core, .is_copy = is_copy};
+    node->move = (dev_move_t){.src = src, .dst = dst, .bytes = bytes, .core = packet->core, .is_copy = is_copy,
+                               .home = {dev_memory_home(chip->memory, dst), dev_memory_home(chip->memory, src)}};
     chip_arrive(chip, client, packet, node, kind, bytes, completion);
 }
 

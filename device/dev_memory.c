@@ -19,6 +19,7 @@ typedef struct block {
         bytes; /* rounded to DEV_MEMORY_ALIGN; blocks tile the whole range in address order */
     uint64_t requested; /* what the owner asked for: accesses beyond it are faults */
     uint32_t owner;     /* 0: free */
+    uint32_t shards;    /* place in the table, 0: none */
     bool is_dirty;      /* free block whose pages may be backed */
 } block_t;
 
@@ -39,6 +40,8 @@ struct dev_memory {
     uint8_t *map, *base; /* the mapping, and its first 2 MiB boundary */
     uint64_t map_bytes, total, limit;
     region_t region[REGION_COUNT];
+    uint32_t cores, shard_count; /* table entries in use, with the unused first one */
+    sim_shards_t shards[SIM_SHARED_MAX_SHARDS];
     pthread_rwlock_t lock;
     block_t *block;
     size_t blocks, block_room;
@@ -96,13 +99,13 @@ static void set_regions(dev_memory_t *memory, uint64_t dram_bytes, uint64_t shar
 
 sim_status_t dev_memory_create(uint64_t dram_bytes, dev_backing_t backing, uint64_t host_limit,
                                dev_memory_t **out_memory, sim_error_t *err) {
-    return dev_memory_create_shared(dram_bytes, 0, 0, backing, host_limit, out_memory, err);
+    return dev_memory_create_shared(dram_bytes, 0, 0, 0, backing, host_limit, out_memory, err);
 }
 
 sim_status_t dev_memory_create_shared(uint64_t dram_bytes, uint64_t shared_bytes,
-                                      uint64_t stripe_bytes, dev_backing_t backing,
-                                      uint64_t host_limit, dev_memory_t **out_memory,
-                                      sim_error_t *err) {
+                                      uint64_t stripe_bytes, uint32_t cores,
+                                      dev_backing_t backing, uint64_t host_limit,
+                                      dev_memory_t **out_memory, sim_error_t *err) {
     *out_memory = NULL;
     if (dram_bytes < DEV_MEMORY_ALIGN || dram_bytes > 1ull << 45) {
         return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "device memory of %" PRIu64 " bytes",
@@ -114,6 +117,8 @@ sim_status_t dev_memory_create_shared(uint64_t dram_bytes, uint64_t shared_bytes
     pthread_mutex_init(&memory->unknown_lock, NULL);
     memory->backing = backing;
     memory->limit = host_limit;
+    memory->cores = cores;
+    memory->shard_count = 1;
     if (host_limit == 0) {
         memory->limit = backing == DEV_BACKING_FULL ? host_available() : UINT64_MAX;
     }
@@ -245,13 +250,69 @@ sim_status_t dev_memory_alloc(dev_memory_t *memory, uint32_t owner, uint64_t byt
     return alloc_in(memory, &memory->region[REGION_DRAM], owner, bytes, out_address, err);
 }
 
+/* The table's entry with these values. Under the lock. */
+static sim_status_t find_shards(dev_memory_t *memory, const sim_shards_t *shards,
+                                uint32_t *out_index, sim_error_t *err) {
+    uint32_t index = 1;
+    while (index < memory->shard_count &&
+           memcmp(&memory->shards[index], shards, sizeof *shards) != 0)
+        index++;
+    if (index == SIM_SHARED_MAX_SHARDS)
+        return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "more than %u different shards",
+                             SIM_SHARED_MAX_SHARDS - 1);
+    if (index == memory->shard_count) memory->shards[memory->shard_count++] = *shards;
+    *out_index = index;
+    return SIM_OK;
+}
+
+static sim_status_t alloc_shards(dev_memory_t *memory, uint32_t owner, uint64_t bytes,
+                                 const sim_shards_t *shards, uint64_t *out_address,
+                                 sim_error_t *err) {
+    region_t *region = &memory->region[REGION_SHARED];
+    uint64_t core_bytes, page = region->unit / memory->cores;
+    uint32_t index = 0;
+    sim_status_t status = sim_shards_check(shards, bytes, memory->cores, &core_bytes, err);
+    if (status != SIM_OK) return status;
+    uint64_t pages = (core_bytes + page - 1) / page;
+    pthread_rwlock_wrlock(&memory->lock);
+    status = find_shards(memory, shards, &index, err);
+    if (status == SIM_OK)
+        status = alloc_locked(memory, region, owner, pages * region->unit, out_address, err);
+    if (status == SIM_OK) {
+        block_t *block = &memory->block[block_of(memory, *out_address - DEV_MEMORY_BASE)];
+        block->shards = index;
+        block->requested = bytes;
+    }
+    pthread_rwlock_unlock(&memory->lock);
+    return status;
+}
+
+sim_shared_home_t dev_memory_home(const dev_memory_t *memory, uint64_t address) {
+    sim_shared_home_t home = {0};
+    uint64_t offset = address - DEV_MEMORY_BASE;
+    if (memory->shard_count == 1 || offset >= memory->total) return home;
+    pthread_rwlock_t *lock = (pthread_rwlock_t *)&memory->lock;
+    pthread_rwlock_rdlock(lock);
+    const block_t *block = &memory->block[block_of(memory, offset)];
+    if (block->shards > 0) home = (sim_shared_home_t){DEV_MEMORY_BASE + block->offset, block->shards};
+    pthread_rwlock_unlock(lock);
+    return home;
+}
+
+const sim_shards_t *dev_memory_shards(const dev_memory_t *memory) {
+    return memory->shards;
+}
+
 sim_status_t dev_memory_alloc_shared(dev_memory_t *memory, uint32_t owner, uint64_t bytes,
-                                     uint64_t *out_address, sim_error_t *err) {
+                                     const sim_shards_t *shards, uint64_t *out_address,
+                                     sim_error_t *err) {
     *out_address = 0;
     if (memory->region[REGION_SHARED].bytes == 0) {
         return sim_error_set(err, SIM_ERROR_UNSUPPORTED,
                              "the chip has no shared scratchpad memory: sram.shared_bytes = 0");
     }
+    if (shards != NULL && bytes > 0)
+        return alloc_shards(memory, owner, bytes, shards, out_address, err);
     return alloc_in(memory, &memory->region[REGION_SHARED], owner, bytes, out_address, err);
 }
 
@@ -265,6 +326,7 @@ static void release_block(dev_memory_t *memory, size_t at) {
     region_t *region = region_of(memory, block);
     region->used -= block->bytes;
     block->owner = 0;
+    block->shards = 0;
     block->requested = 0;
     block->is_dirty = true;
     dev_memory_mark_known(memory, DEV_MEMORY_BASE + block->offset, block->bytes);

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "sim/sim_status.h"
+#include "sim/sim_shared.h"
 
 #define DEV_MEMORY_BASE 0x200000000000ull /* first device address */
 #define DEV_MEMORY_ALIGN 512u
@@ -25,9 +25,10 @@ typedef struct dev_memory dev_memory_t;
 /* host_limit: refuse allocations beyond this many bytes in total (0: from MemAvailable, full backing only). */
 sim_status_t dev_memory_create(uint64_t dram_bytes, dev_backing_t backing, uint64_t host_limit, dev_memory_t **out_memory,
                                sim_error_t *err) SIM_MUST_USE;
-/* With shared_bytes (0: none) of shared scratchpad memory in stripes of stripe_bytes. */
-sim_status_t dev_memory_create_shared(uint64_t dram_bytes, uint64_t shared_bytes, uint64_t stripe_bytes, dev_backing_t backing,
-                                      uint64_t host_limit, dev_memory_t **out_memory, sim_error_t *err) SIM_MUST_USE;
+/* With shared_bytes (0: none) of shared scratchpad memory in stripes of stripe_bytes, a page of each of `cores`. */
+sim_status_t dev_memory_create_shared(uint64_t dram_bytes, uint64_t shared_bytes, uint64_t stripe_bytes, uint32_t cores,
+                                      dev_backing_t backing, uint64_t host_limit, dev_memory_t **out_memory,
+                                      sim_error_t *err) SIM_MUST_USE;
 void dev_memory_destroy(dev_memory_t *memory);
 
 /* Device address behind the DRAM, where the shared scratchpad memory begins if there is one. */
@@ -37,9 +38,14 @@ static inline uint64_t dev_memory_shared_base(uint64_t dram_bytes) {
 
 /* owner: client id, so that a client's end frees what it had. bytes 0 is refused. */
 sim_status_t dev_memory_alloc(dev_memory_t *memory, uint32_t owner, uint64_t bytes, uint64_t *out_address, sim_error_t *err) SIM_MUST_USE;
-/* In the shared scratchpad memory; UNSUPPORTED where there is none. */
-sim_status_t dev_memory_alloc_shared(dev_memory_t *memory, uint32_t owner, uint64_t bytes, uint64_t *out_address,
-                                     sim_error_t *err) SIM_MUST_USE;
+/* In the shared scratchpad memory; UNSUPPORTED where there is none. shards NULL: in pages; else every core gives as many whole pages as
+ * the largest block takes. */
+sim_status_t dev_memory_alloc_shared(dev_memory_t *memory, uint32_t owner, uint64_t bytes, const sim_shards_t *shards,
+                                     uint64_t *out_address, sim_error_t *err) SIM_MUST_USE;
+
+/* Of the allocation that holds `address`, for the timing engine: its place in the table of all shards that there were, which only grows. */
+sim_shared_home_t dev_memory_home(const dev_memory_t *memory, uint64_t address);
+const sim_shards_t *dev_memory_shards(const dev_memory_t *memory); /* [SIM_SHARED_MAX_SHARDS] */
 sim_status_t dev_memory_free(dev_memory_t *memory, uint32_t owner, uint64_t address, sim_error_t *err) SIM_MUST_USE;
 void dev_memory_free_owner(dev_memory_t *memory, uint32_t owner);
 

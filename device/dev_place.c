@@ -30,6 +30,7 @@ typedef struct place_operand {
     uint64_t low, high; /* empty: low == high */
     uint32_t arg;
     uint32_t group;
+    sim_shared_home_t home;
 } place_operand_t;
 
 static void operand_init(place_operand_t *operand, const dev_launch_t *launch, uint32_t arg) {
@@ -40,6 +41,7 @@ static void operand_init(place_operand_t *operand, const dev_launch_t *launch, u
     if (writes && extent.write_low < low) low = extent.write_low;
     if (writes && extent.write_high > high) high = extent.write_high;
     operand->arg = arg;
+    operand->home = launch->home[arg];
     operand->low = launch->arg[arg] + (uint64_t)low;
     operand->high = launch->arg[arg] + (uint64_t)high;
 }
@@ -67,10 +69,22 @@ static bool is_shared(const dev_place_options_t *options, uint64_t address) {
 }
 
 /* The DRAM starts groups in different banks by their number (sim/sim_dram.h). */
-static uint64_t group_base(const dev_place_options_t *options, uint32_t group, uint64_t low) {
-    uint64_t base = (uint64_t)group << SIM_SHARED_OFFSET_BITS;
-    if (!is_shared(options, low)) return base + low % DEV_MEMORY_ALIGN;
-    return SIM_SHARED_BASE + base + (low - options->shared_base) % options->shared_stripe_bytes;
+static uint64_t group_base(const dev_place_options_t *options, uint32_t group, uint64_t low, sim_shared_home_t home) {
+    if (!is_shared(options, low)) return ((uint64_t)group << SIM_SHARED_OFFSET_BITS) + low % DEV_MEMORY_ALIGN;
+    uint64_t number = group % (1u << SIM_SHARED_NUMBER_BITS);
+    uint64_t base = SIM_SHARED_BASE + (number << SIM_SHARED_OFFSET_BITS) + ((uint64_t)home.shards << SIM_SHARED_SHARDS_BIT);
+    return base + (home.shards > 0 ? low - home.start : (low - options->shared_base) % options->shared_stripe_bytes);
+}
+
+/* A timing address as the key sees it: a place in the table says nothing, what stands there does. */
+static void key_address(dev_hash_t *hash, const dev_place_options_t *options, uint64_t address) {
+    uint32_t index = sim_shared_holds(address) ? (uint32_t)(address >> SIM_SHARED_SHARDS_BIT) % SIM_SHARED_MAX_SHARDS : 0;
+    dev_hash_add(hash, address - ((uint64_t)index << SIM_SHARED_SHARDS_BIT));
+    if (index == 0) return;
+    const sim_shards_t *shards = &options->shards[index];
+    dev_hash_add(hash, shards->row_bytes);
+    dev_hash_add(hash, ((uint64_t)shards->shard_rows << 32) + shards->shard_row_bytes);
+    dev_hash_add(hash, ((uint64_t)shards->row_step << 32) + shards->column_step);
 }
 
 static void key_launch(dev_hash_t *hash, const dev_launch_t *launch, const dev_place_options_t *options) {
@@ -131,7 +145,7 @@ static sim_status_t place_groups(dev_place_groups_t *groups, const dev_place_opt
         if (operand[i].group != i) continue;
         dev_place_group_t range = group_range(operand, count, i);
         dev_place_group_t *known = groups == NULL ? NULL : find_group(groups, before, range.low, range.high);
-        range.base = known != NULL ? known->base + (range.low - known->low) : group_base(options, first + i, range.low);
+        range.base = known != NULL ? known->base + (range.low - known->low) : group_base(options, first + i, range.low, operand[i].home);
         if (known != NULL && range.high > known->high) known->high = range.high;
         if (known == NULL && groups != NULL) status = add_group(groups, range);
         out_range[i] = range;
@@ -143,7 +157,9 @@ static sim_status_t place_groups(dev_place_groups_t *groups, const dev_place_opt
 static uint64_t timing_address(const place_operand_t *operand, const dev_place_group_t *range, uint64_t real,
                                const dev_place_options_t *options) {
     if (!options->is_physical) return range[operand->group].base + (real - range[operand->group].low);
-    return is_shared(options, operand->low) ? SIM_SHARED_BASE + (real - options->shared_base) : real - DEV_MEMORY_BASE;
+    if (!is_shared(options, operand->low)) return real - DEV_MEMORY_BASE;
+    uint64_t start = operand->home.shards > 0 ? operand->home.start : options->shared_base;
+    return SIM_SHARED_BASE + ((uint64_t)operand->home.shards << SIM_SHARED_SHARDS_BIT) + (real - start);
 }
 
 /* --- packets ---------------------------------------------------------------------------------------------------------- */
@@ -165,7 +181,7 @@ sim_status_t dev_place_next(dev_place_groups_t *groups, const dev_launch_t *laun
     for (uint32_t i = 0; i < count; i++) {
         uint64_t timed = timing_address(&operand[i], range, launch->arg[operand[i].arg], options);
         out_placement->address[operand[i].arg] = timed;
-        dev_hash_add(&hash, timed);
+        key_address(&hash, options, timed);
     }
     out_placement->key[0] = hash.a;
     out_placement->key[1] = hash.b;
@@ -180,8 +196,8 @@ void dev_place(const dev_launch_t *launch, const dev_place_options_t *options, d
 sim_status_t dev_place_next_move(dev_place_groups_t *groups, const dev_move_t *move, const dev_place_options_t *options,
                                  dev_placement_t *out_placement) {
     memset(out_placement, 0, sizeof *out_placement);
-    place_operand_t operand[2] = {{.low = move->dst, .high = move->dst + move->bytes},
-                                  {.low = move->src, .high = move->src + move->bytes, .arg = 1}};
+    place_operand_t operand[2] = {{.low = move->dst, .high = move->dst + move->bytes, .home = move->home[0]},
+                                  {.low = move->src, .high = move->src + move->bytes, .arg = 1, .home = move->home[1]}};
     dev_place_group_t range[2];
     uint32_t count = move->is_copy ? 2 : 1;
     group_operands(operand, count);
@@ -195,7 +211,7 @@ sim_status_t dev_place_next_move(dev_place_groups_t *groups, const dev_move_t *m
     dev_hash_add(&hash, move->core);
     for (uint32_t i = 0; i < count; i++) {
         out_placement->address[i] = timing_address(&operand[i], range, operand[i].low, options);
-        dev_hash_add(&hash, out_placement->address[i]);
+        key_address(&hash, options, out_placement->address[i]);
     }
     out_placement->key[0] = hash.a;
     out_placement->key[1] = hash.b;

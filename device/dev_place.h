@@ -6,7 +6,8 @@
  * where an allocator put a tensor (every allocation is aligned to DEV_MEMORY_ALIGN), and equal layers have equal keys. The
  * DRAM starts groups in different banks (sim/sim_dram.h), as different rows would. `physical`: real addresses, which join the key.
  * docs/decisions/0002-placement.md tells why not "modulo the stripe". Operands in the shared scratchpad memory, where every allocation
- * begins at core 0, keep their offset modulo its stripe, behind SIM_SHARED_BASE (sim/sim_shared.h).
+ * begins at core 0, keep their offset modulo its stripe, behind SIM_SHARED_BASE (sim/sim_shared.h); those in shards (dev_launch_t.home) keep
+ * their offset in the matrix, and what the shards are joins the key.
  */
 #ifndef DEV_PLACE_H
 #define DEV_PLACE_H
@@ -15,6 +16,7 @@
 
 typedef struct dev_place_options {
     bool is_physical;
+    const sim_shards_t *shards; /* the table of dev_memory_shards; NULL: none */
     uint64_t shared_base, shared_stripe_bytes; /* first device address of the shared scratchpad memory; stripe 0: none */
     uint64_t config_hash;
     uint64_t rows_hash; /* data-dependent addresses, 0: none */
@@ -45,6 +47,7 @@ sim_status_t dev_place_next(dev_place_groups_t *groups, const dev_launch_t *laun
 /* A copy (src, dst) or fill (dst) inside DRAM by the DMA queues of `core`. address[0]: of dst, [1]: of src. */
 typedef struct dev_move {
     uint64_t src, dst, bytes;
+    sim_shared_home_t home[2]; /* of dst and src */
     uint32_t core;
     bool is_copy;
 } dev_move_t;

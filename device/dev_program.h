@@ -53,6 +53,7 @@ void dev_semaphore_name(const dev_program_t *program, uint32_t sem, char text[80
 typedef struct dev_launch {
     const dev_program_t *program;
     uint64_t arg[VNPU_MAX_ARGS]; /* device addresses or scalar bytes */
+    sim_shared_home_t home[VNPU_MAX_ARGS]; /* of pointers to the shared scratchpad memory */
     uint32_t grid[VNPU_MAX_AXES]; /* >= 1 each */
     uint64_t core_mask[DEV_MAX_CORES / 64]; /* cores that take instances, of one class; never empty */
 } dev_launch_t;

@@ -514,6 +514,10 @@ void dev_timing_destroy(dev_timing_t *timing) {
     free(timing);
 }
 
+void dev_timing_set_shards(dev_timing_t *timing, const sim_shards_t *table) {
+    if (timing->shared != NULL) sim_shared_set_shards(timing->shared, table);
+}
+
 uint32_t dev_timing_engines(const dev_timing_t *timing) { return timing->engines; }
 
 void dev_timing_engine_name(const dev_timing_t *timing, uint32_t engine, char text[32]) {

@@ -45,6 +45,8 @@ typedef struct dev_placement {
 sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t *config, dev_timing_t **out_timing,
                                sim_error_t *err) SIM_MUST_USE;
 void dev_timing_destroy(dev_timing_t *timing);
+/* What the shards of operands in the shared scratchpad memory are (sim/sim_shared.h), borrowed; it may grow. */
+void dev_timing_set_shards(dev_timing_t *timing, const sim_shards_t *table);
 
 uint32_t dev_timing_engines(const dev_timing_t *timing);
 /* "core0.matrix", "core0.vector", "core0.dma0", ... into text[32]. */

@@ -30,7 +30,7 @@ typedef enum vnpu_packet_type {
     VNPU_PACKET_COPY_D2H = 3,      /* copy; payload out */
     VNPU_PACKET_COPY_D2D = 4,      /* copy */
     VNPU_PACKET_FILL = 5,          /* fill */
-    VNPU_PACKET_ALLOC = 6,         /* mem; completion.value[0] = address */
+    VNPU_PACKET_ALLOC = 6,         /* alloc; completion.value[0] = address */
     VNPU_PACKET_FREE = 7,          /* mem */
     VNPU_PACKET_MODULE_LOAD = 8,   /* copy.bytes of image, payload in (chunks like a copy); value = module, mask of classes that can run it */
     VNPU_PACKET_MODULE_UNLOAD = 9, /* mem.address = module */
@@ -92,9 +92,18 @@ typedef enum vnpu_place { VNPU_PLACE_DRAM = 0, VNPU_PLACE_SHARED = 1 } vnpu_plac
 typedef struct vnpu_packet_mem {
     uint64_t address;
     uint64_t bytes;
-    uint64_t place; /* of an allocation: vnpu_place_t */
-    uint64_t reserved;
+    uint64_t reserved[2];
 } vnpu_packet_mem_t;
+
+/* An allocation; row_bytes > 0: of a matrix in shards (sim/sim_shared.h), PLACE_SHARED alone. */
+typedef struct vnpu_packet_alloc {
+    uint64_t row_bytes;
+    uint64_t bytes; /* in the place of vnpu_packet_mem_t's */
+    uint32_t shard_rows, shard_row_bytes;
+    uint16_t place; /* vnpu_place_t */
+    uint16_t row_step, column_step;
+    uint16_t reserved;
+} vnpu_packet_alloc_t;
 
 typedef struct vnpu_packet {
     uint8_t type;  /* vnpu_packet_type_t */
@@ -110,6 +119,7 @@ typedef struct vnpu_packet {
         vnpu_packet_copy_t copy;
         vnpu_packet_fill_t fill;
         vnpu_packet_mem_t mem;
+        vnpu_packet_alloc_t alloc;
     } u;
 } vnpu_packet_t;
 static_assert(sizeof(vnpu_packet_t) == 64, "packet");

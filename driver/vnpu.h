@@ -94,6 +94,16 @@ VNPU_API vnpu_status_t vnpu_mem_alloc(int device, size_t bytes, vnpu_addr_t *out
 /* As vnpu_mem_alloc, in the memory that lies in the cores' scratchpads (sram.shared_bytes), beside the device memory: in whole pages of
  * every core, the first in core 0. Its addresses are used like others. UNSUPPORTED where the chip has none. */
 VNPU_API vnpu_status_t vnpu_mem_alloc_shared(int device, size_t bytes, vnpu_addr_t *out_address);
+/* As vnpu_mem_alloc_shared, for a matrix of rows of row_bytes: block (i, j) of shard_rows rows x shard_row_bytes lies in core
+ * i x row_step + j x column_step, each in a core of its own (INVALID_VALUE names what does not fit), and every core gives as many whole
+ * pages as one block takes. Addresses stay those of the whole matrix, row after row: only the time of reaching them differs. */
+typedef struct vnpu_shards {
+    uint32_t size; /* sizeof(vnpu_shards_t) */
+    uint32_t shard_rows, shard_row_bytes;
+    uint16_t row_step, column_step;
+    uint64_t row_bytes;
+} vnpu_shards_t;
+VNPU_API vnpu_status_t vnpu_mem_alloc_shards(int device, size_t bytes, const vnpu_shards_t *shards, vnpu_addr_t *out_address);
 /* Of either. Ordered after everything submitted before it. 0 is fine. */
 VNPU_API vnpu_status_t vnpu_mem_free(int device, vnpu_addr_t address);
 /* Of the device memory. */

@@ -71,8 +71,8 @@ static vnpu_status_t submit_free(vnpu__device_t *device, uint64_t address) {
     return vnpu__submit(device, &request, NULL);
 }
 
-static vnpu_status_t alloc_in(const char *what, vnpu_place_t place, int device_index, size_t bytes,
-                              vnpu_addr_t *out_address) {
+static vnpu_status_t alloc_in(const char *what, const vnpu_packet_alloc_t *where, int device_index,
+                              size_t bytes, vnpu_addr_t *out_address) {
     if (out_address == NULL) {
         return vnpu__fail(VNPU_ERROR_INVALID_VALUE, "%s: out_address is NULL", what);
     }
@@ -84,8 +84,8 @@ static vnpu_status_t alloc_in(const char *what, vnpu_place_t place, int device_i
     }
     device->clock_ps += device->machine.host_submit_ps;
     vnpu__request_t request = {.packet = {.type = VNPU_PACKET_ALLOC}};
-    request.packet.u.mem.bytes = bytes;
-    request.packet.u.mem.place = place;
+    request.packet.u.alloc = *where;
+    request.packet.u.alloc.bytes = bytes;
     vnpu_completion_t done;
     status = reserve_entry(device);
     if (status == VNPU_OK) {
@@ -104,11 +104,28 @@ static vnpu_status_t alloc_in(const char *what, vnpu_place_t place, int device_i
 }
 
 vnpu_status_t vnpu_mem_alloc(int device, size_t bytes, vnpu_addr_t *out_address) {
-    return alloc_in("vnpu_mem_alloc", VNPU_PLACE_DRAM, device, bytes, out_address);
+    vnpu_packet_alloc_t where = {.place = VNPU_PLACE_DRAM};
+    return alloc_in("vnpu_mem_alloc", &where, device, bytes, out_address);
 }
 
 vnpu_status_t vnpu_mem_alloc_shared(int device, size_t bytes, vnpu_addr_t *out_address) {
-    return alloc_in("vnpu_mem_alloc_shared", VNPU_PLACE_SHARED, device, bytes, out_address);
+    vnpu_packet_alloc_t where = {.place = VNPU_PLACE_SHARED};
+    return alloc_in("vnpu_mem_alloc_shared", &where, device, bytes, out_address);
+}
+
+vnpu_status_t vnpu_mem_alloc_shards(int device, size_t bytes, const vnpu_shards_t *shards,
+                                    vnpu_addr_t *out_address) {
+    if (shards == NULL || shards->size != sizeof *shards || shards->row_bytes == 0) {
+        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
+                          "vnpu_mem_alloc_shards: no shards, of another version, or rows of 0 bytes");
+    }
+    vnpu_packet_alloc_t where = {.place = VNPU_PLACE_SHARED,
+                                 .row_bytes = shards->row_bytes,
+                                 .shard_rows = shards->shard_rows,
+                                 .shard_row_bytes = shards->shard_row_bytes,
+                                 .row_step = shards->row_step,
+                                 .column_step = shards->column_step};
+    return alloc_in("vnpu_mem_alloc_shards", &where, device, bytes, out_address);
 }
 
 /* Frees even after a fault: a reset keeps memory, so what the program gave up must not stay. */

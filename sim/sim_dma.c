@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "sim/sim_dma_pieces.h"
+#include "sim/sim_dma_spread.h"
 #include "sim/sim_span.h"
 
 __extension__ typedef unsigned __int128 wide_t;
@@ -386,60 +387,10 @@ static void finish(request_t *request, sim_tick_t tick) {
 
 /* ---- messages ---- */
 
-#define MAX_ENDPOINTS 64u
-
-/* Bytes of a request by memory endpoint. */
-typedef struct spread {
-    uint32_t count;
-    struct {
-        uint32_t port;
-        uint64_t bytes;
-    } part[MAX_ENDPOINTS];
-} spread_t;
-
-/* More than MAX_ENDPOINTS endpoints in one request: the last part stands for the rest. */
-static void spread_add(spread_t *spread, uint32_t port, uint64_t bytes) {
-    uint32_t i = 0;
-    while (i < spread->count && spread->part[i].port != port)
-        i++;
-    if (i == MAX_ENDPOINTS) i--;
-    if (i == spread->count) {
-        spread->part[i].port = port;
-        spread->part[i].bytes = 0;
-        spread->count++;
-    }
-    spread->part[i].bytes += bytes;
-}
-
-/* The port behind which `address` lies; *bytes: so many from there on do, as it was where that is all. */
-static uint32_t port_at(const sim_dma_t *unit, uint64_t address, uint64_t *bytes) {
-    if (sim_shared_holds(address)) return sim_shared_core_at(unit->shared, address, bytes);
-    uint32_t channel = 0;
-    if (unit->dram != NULL) channel = sim_dram_channel_at(unit->dram, address, bytes);
-    return sim_noc_memory_port(unit->noc, channel);
-}
-
-static void spread_piece(const sim_dma_t *unit, spread_t *spread, sim_dma_piece_t piece) {
-    while (piece.bytes > 0) {
-        uint64_t run = piece.bytes;
-        uint32_t port = port_at(unit, piece.address, &run);
-        if (run > piece.bytes) run = piece.bytes;
-        spread_add(spread, port, run);
-        piece.address += run;
-        piece.bytes -= run;
-    }
-}
-
-static void spread_request(const sim_dma_t *unit, const request_t *request, spread_t *spread) {
-    spread->count = 0;
-    if (sim_noc_memory_ports(unit->noc) == 1 && !request->op->is_shared) {
-        spread_add(spread, sim_noc_memory_port(unit->noc, 0), request->bytes);
-        return;
-    }
+static void spread_request(const sim_dma_t *unit, const request_t *request, sim_dma_spread_t *spread) {
     sim_dma_pieces_t pieces = {.spec = &unit->spec, .walk = request->walk, .runs = request->runs};
-    sim_dma_piece_t piece, block;
-    while (sim_dma_pieces_next(&pieces, &piece, &block))
-        spread_piece(unit, spread, block);
+    sim_dma_sides_t sides = {unit->dram, request->op->is_shared ? unit->shared : NULL, unit->noc};
+    sim_dma_spread(&sides, &pieces, request->bytes, spread);
 }
 
 typedef enum payload { HEADER, DATA, ACKNOWLEDGEMENT } payload_t;
@@ -460,7 +411,7 @@ static sim_tick_t send(const sim_dma_t *unit, const request_t *request, bool to_
                        payload_t payload) {
     sim_tick_t now = sim_now(unit->engine), arrival = now;
     if (unit->noc == NULL) return now;
-    spread_t spread;
+    sim_dma_spread_t spread;
     spread_request(unit, request, &spread);
     for (uint32_t i = 0; i < spread.count; i++) {
         uint32_t memory = spread.part[i].port;

@@ -29,6 +29,7 @@ typedef struct home {
 struct sim_shared {
     sim_engine_t *engine;
     uint64_t page_bytes;
+    const sim_shards_t *shards;
     sim_shared_access_t *free_access;
     chunk_t *chunk;
     uint32_t cores;
@@ -58,8 +59,20 @@ static sim_shared_access_t *take_access(sim_shared_t *shared) {
     return access;
 }
 
+static uint32_t shard_core(const sim_shared_t *shared, const sim_shards_t *shards, uint64_t offset,
+                           uint64_t *out_bytes) {
+    uint64_t row = offset / shards->row_bytes, at = offset % shards->row_bytes;
+    uint64_t left = shards->shard_row_bytes - at % shards->shard_row_bytes;
+    *out_bytes = left < shards->row_bytes - at ? left : shards->row_bytes - at;
+    uint64_t core = row / shards->shard_rows * shards->row_step +
+                    at / shards->shard_row_bytes * shards->column_step;
+    return (uint32_t)(core % shared->cores);
+}
+
 uint32_t sim_shared_core_at(const sim_shared_t *shared, uint64_t address, uint64_t *out_bytes) {
     uint64_t offset = address & ((UINT64_C(1) << SIM_SHARED_OFFSET_BITS) - 1);
+    uint32_t index = (uint32_t)(address >> SIM_SHARED_SHARDS_BIT) % SIM_SHARED_MAX_SHARDS;
+    if (index > 0) return shard_core(shared, &shared->shards[index], offset, out_bytes);
     *out_bytes = shared->page_bytes - offset % shared->page_bytes;
     return (uint32_t)(offset / shared->page_bytes % shared->cores);
 }
@@ -181,6 +194,10 @@ void sim_shared_set_core(sim_shared_t *shared, uint32_t core, const sim_shared_c
     shared->home[core].spec = *spec;
 }
 
+void sim_shared_set_shards(sim_shared_t *shared, const sim_shards_t *table) {
+    shared->shards = table;
+}
+
 void sim_shared_destroy(sim_shared_t *shared) {
     if (shared == NULL) return;
     for (chunk_t *chunk = shared->chunk, *next; chunk != NULL; chunk = next) {
@@ -201,6 +218,33 @@ void sim_shared_reset(sim_shared_t *shared) {
         home->head = home->tail = NULL;
         home->stream = (sim_stream_t){.on_end = on_served, .owner = home};
     }
+}
+
+/* ---- shards ---------------------------------------------------------------------------- */
+
+/* Whether no two blocks of `rows` x `columns` meet in a core. */
+static bool are_apart(const sim_shards_t *shards, uint64_t rows, uint64_t columns) {
+    uint64_t down = rows > 1 ? shards->row_step : 1, across = columns > 1 ? shards->column_step : 1;
+    bool is_alone = rows == 1 || columns == 1;
+    return down > 0 && across > 0 && (is_alone || across >= rows * down || down >= columns * across);
+}
+
+sim_status_t sim_shards_check(const sim_shards_t *shards, uint64_t bytes, uint32_t cores,
+                              uint64_t *out_core_bytes, sim_error_t *err) {
+    *out_core_bytes = 0;
+    if (shards->row_bytes == 0 || shards->shard_rows == 0 || shards->shard_row_bytes == 0 || bytes == 0)
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "shards of %u rows x %u bytes, of a matrix of %llu bytes a row",
+                             shards->shard_rows, shards->shard_row_bytes, (unsigned long long)shards->row_bytes);
+    uint64_t rows = ((bytes - 1) / shards->row_bytes) / shards->shard_rows + 1;
+    uint64_t columns = (shards->row_bytes - 1) / shards->shard_row_bytes + 1;
+    uint64_t last = (rows - 1) * shards->row_step + (columns - 1) * shards->column_step;
+    if (rows > cores || columns > cores || last >= cores || !are_apart(shards, rows, columns))
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
+                             "%llu x %llu shards, steps of %u and %u cores: each needs one of %u cores of its own",
+                             (unsigned long long)rows, (unsigned long long)columns, shards->row_step,
+                             shards->column_step, cores);
+    *out_core_bytes = (uint64_t)shards->shard_rows * shards->shard_row_bytes;
+    return SIM_OK;
 }
 
 /* ---- of a configuration ------------------------------------------------------------ */

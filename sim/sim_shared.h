@@ -3,13 +3,17 @@
  * its DRAM. Pages of sram.shared_page_bytes are dealt to the cores in turn: byte a is in the scratchpad of core
  * a / shared_page_bytes mod cores. A *stripe* is a page of every core.
  *
+ * A matrix may lie there in *shards* instead: blocks of some rows and some bytes of each row, every block in a core of its own
+ * (sim_shards_t), as chips keep an operand where it is used. Bytes keep their row-major addresses; a core has its block together.
+ *
  * An access is served at the core that holds the page, one access of a core after the other, as fast as that scratchpad's ports
  * give it bytes beside the core's own engines (sim_share.h); what is read is there latency_cycles of the scratchpad later:
  *   read  bytes / capacity + latency,   write  bytes / capacity.
  * The way to that core and back is the interconnect's, and the caller's (sim_dma.h): sim_shared_core_at tells the port.
  *
- * Its timing addresses begin at SIM_SHARED_BASE; the bits from SIM_SHARED_OFFSET_BITS on tell operands apart and say nothing about
- * the core, so that an operand begins at the same core whatever its number.
+ * Its timing addresses begin at SIM_SHARED_BASE; SIM_SHARED_NUMBER_BITS from SIM_SHARED_OFFSET_BITS on tell operands apart and say
+ * nothing about the core, so that an operand begins at the same core whatever its number; those from SIM_SHARED_SHARDS_BIT on are
+ * its shards' place in the table of sim_shared_set_shards, 0: pages. Offsets of shards count from the start of the matrix.
  */
 #ifndef SIM_SHARED_H
 #define SIM_SHARED_H
@@ -21,6 +25,23 @@
 
 #define SIM_SHARED_BASE        (UINT64_C(1) << 62)
 #define SIM_SHARED_OFFSET_BITS 40u
+#define SIM_SHARED_NUMBER_BITS 14u
+#define SIM_SHARED_SHARDS_BIT  (SIM_SHARED_OFFSET_BITS + SIM_SHARED_NUMBER_BITS)
+#define SIM_SHARED_MAX_SHARDS  256u /* entry 0 is unused */
+
+/* Block (i, j) of shard_rows rows x shard_row_bytes is in core i x row_step + j x column_step. The last blocks of a row or column
+ * may be cut. */
+typedef struct sim_shards {
+    uint64_t row_bytes; /* of the matrix, from one row to the next */
+    uint32_t shard_rows, shard_row_bytes;
+    uint32_t row_step, column_step;
+} sim_shards_t;
+
+/* How an operand lies: in shards, of a matrix that begins at `start`; shards 0: in pages, or elsewhere. */
+typedef struct sim_shared_home {
+    uint64_t start;
+    uint32_t shards; /* place in the table */
+} sim_shared_home_t;
 
 typedef struct sim_shared sim_shared_t;
 typedef struct sim_shared_access sim_shared_access_t;
@@ -36,6 +57,8 @@ typedef struct sim_shared_core {
     bool writes_first;
 } sim_shared_core_t;
 void sim_shared_set_core(sim_shared_t *shared, uint32_t core, const sim_shared_core_t *spec);
+/* Borrowed; may grow while it is used. */
+void sim_shared_set_shards(sim_shared_t *shared, const sim_shards_t *table);
 void sim_shared_destroy(sim_shared_t *shared); /* NULL is fine */
 /* A new epoch, after the engine's reset and the ports'. NULL is fine. */
 void sim_shared_reset(sim_shared_t *shared);
@@ -43,7 +66,7 @@ void sim_shared_reset(sim_shared_t *shared);
 static inline bool sim_shared_holds(uint64_t address) {
     return (address & SIM_SHARED_BASE) != 0;
 }
-/* The core that holds `address`; so many bytes from there on lie in its page. */
+/* The core that holds `address`; so many bytes from there on lie in its page, or in its row of a block. */
 uint32_t sim_shared_core_at(const sim_shared_t *shared, uint64_t address, uint64_t *out_bytes);
 
 /* One request of several ranges, as sim_dram_begin, sim_dram_add, sim_dram_end: the event (phase COMPLETE) runs when the last
@@ -60,6 +83,10 @@ void sim_shared_begin(sim_shared_t *shared, sim_shared_request_t *request, bool 
 void sim_shared_add(sim_shared_t *shared, sim_shared_request_t *request, uint64_t address,
                     uint64_t bytes);
 void sim_shared_end(sim_shared_t *shared, sim_shared_request_t *request);
+
+/* A matrix of `bytes` on `cores` cores: bytes of the largest block in *out_core_bytes; the reason in err. */
+sim_status_t sim_shards_check(const sim_shards_t *shards, uint64_t bytes, uint32_t cores, uint64_t *out_core_bytes,
+                              sim_error_t *err) SIM_MUST_USE;
 
 /* Of a configuration: all cores' parts together, 0: none; a page of every core; what the cores' ports of the interconnect send. */
 uint64_t sim_shared_bytes_of(const sim_config_t *config);

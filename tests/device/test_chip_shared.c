@@ -50,7 +50,7 @@ static vnpu_completion_t send(rig_t *rig, vnpu_packet_t *packet, const void *in,
 static vnpu_completion_t mem(rig_t *rig, vnpu_packet_type_t type, uint64_t bytes, uint64_t place) {
     vnpu_packet_t packet = {.type = (uint8_t)type};
     packet.u.mem.bytes = bytes;
-    packet.u.mem.place = place;
+    packet.u.alloc.place = (uint16_t)place;
     return send(rig, &packet, NULL, NULL);
 }
 
@@ -164,6 +164,36 @@ Test(chip_shared, moves_and_reuse) {
     cr_assert_eq(first.key, second.key);
     cr_assert_eq(first.duration_ps, second.duration_ps);
     cr_assert_neq(first.key, profiled(&rig, module, dram, shared).key);
+    rig_close(&rig);
+}
+
+/* A matrix in blocks: values are those of the matrix, the way of the blocks is part of the key. */
+Test(chip_shared, blocks_of_a_matrix) {
+    rig_t rig;
+    rig_open(&rig, OPTIONS, (dev_chip_options_t){.reuse = DEV_REUSE_CHECK});
+    uint32_t module = load(&rig, doubling);
+    uint64_t z = alloc(&rig, BYTES, 0), last = 0;
+    for (uint32_t way = 0; way < 2; way++) { /* 16 rows of 1 KiB: 4 rows a core, 256 bytes of each row a core */
+        vnpu_packet_t packet = {.type = VNPU_PACKET_ALLOC};
+        packet.u.alloc = (vnpu_packet_alloc_t){.bytes = 4 * BYTES, .place = VNPU_PLACE_SHARED, .row_bytes = 1024,
+                                               .shard_rows = way == 0 ? 4 : 16, .shard_row_bytes = way == 0 ? 1024 : 256,
+                                               .row_step = 1, .column_step = 1};
+        vnpu_completion_t done = send(&rig, &packet, NULL, NULL);
+        cr_assert_eq(done.status, SIM_OK);
+        float value[BYTES / 4], got[BYTES / 4];
+        for (uint32_t i = 0; i < BYTES / 4; i++) value[i] = (float)i;
+        copy(&rig, VNPU_PACKET_COPY_H2D, done.value[0], value);
+        vnpu_profile_record_t record = profiled(&rig, module, done.value[0], z);
+        copy(&rig, VNPU_PACKET_COPY_D2H, z, got);
+        for (uint32_t i = 0; i < BYTES / 4; i++) cr_assert_eq(got[i], 2 * value[i]);
+        cr_assert_eq(record.shared_read_bytes, BYTES);
+        cr_assert_neq(record.key, last);
+        last = record.key;
+    }
+    vnpu_packet_t packet = {.type = VNPU_PACKET_ALLOC};
+    packet.u.alloc = (vnpu_packet_alloc_t){.bytes = BYTES, .place = VNPU_PLACE_SHARED, .row_bytes = 1024, .shard_rows = 1,
+                                           .shard_row_bytes = 512, .row_step = 1, .column_step = 1};
+    cr_assert_eq(send(&rig, &packet, NULL, NULL).status, SIM_ERROR_INVALID_VALUE);
     rig_close(&rig);
 }
 

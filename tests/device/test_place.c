@@ -115,3 +115,25 @@ Test(place, shared_memory_keeps_its_place_in_the_stripe) {
     cr_assert(!same_key(&placed[0], &placed[2]));
     dev_program_destroy(program);
 }
+
+/* What shards are joins the key, not where they stand in the table or who else there was. */
+Test(place, shards_join_the_key) {
+    static const sim_shards_t table[3] = {{0}, {1024, 1, 256, 1, 4}, {1024, 1, 512, 1, 4}};
+    static const sim_shards_t turned[3] = {{0}, {1024, 1, 512, 1, 4}, {1024, 1, 256, 1, 4}};
+    dev_program_t *program = program_of(text);
+    const uint64_t first = BASE + (1u << 20);
+    dev_placement_t placed[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        dev_place_options_t options = {
+            .shards = i == 2 ? turned : table, .shared_base = first, .shared_stripe_bytes = 12 * 2048};
+        uint64_t y = first + i * 12 * 2048;
+        dev_launch_t launch = {.program = program, .arg = {BASE, y + 512, BASE + 8192, 0}, .grid = {1, 1}, .core_mask = {1}};
+        launch.home[1] = (sim_shared_home_t){y, i == 0 ? 1 : 2};
+        dev_place(&launch, &options, &placed[i]);
+        cr_assert_eq(placed[i].address[1] >> SIM_SHARED_SHARDS_BIT & 0xff, launch.home[1].shards);
+        cr_assert_eq(placed[i].address[1] % (UINT64_C(1) << SIM_SHARED_OFFSET_BITS), 512);
+    }
+    cr_assert(!same_key(&placed[0], &placed[1]));
+    cr_assert(same_key(&placed[0], &placed[2]));
+    dev_program_destroy(program);
+}

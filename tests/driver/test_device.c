@@ -322,6 +322,13 @@ Test(device, memory_in_the_scratchpads) {
         for (uint32_t i = 0; i < N; i++) cr_assert_eq(z[i], x[i] + x[i]);
         IS(vnpu_memset(address, 0, 1, 2 * sizeof x + 1, 0), VNPU_ERROR_INVALID_VALUE);
         OK(vnpu_mem_free(0, address));
+        vnpu_shards_t shards = {sizeof shards, 16, 512, 1, 1, 1024};
+        OK(vnpu_mem_alloc_shards(0, 16384, &shards, &address)); /* 16 x 1024: a half of every row a core */
+        OK(vnpu_memset(address, 0, 1, 16384, 0));
+        OK(vnpu_mem_free(0, address));
+        IS(vnpu_mem_alloc_shards(0, 32768, &shards, &address), VNPU_ERROR_INVALID_VALUE);
+        cr_assert(strstr(detail(), "2 x 2 shards") != NULL, "%s", detail());
+        IS(vnpu_mem_alloc_shards(0, 16384, NULL, &address), VNPU_ERROR_INVALID_VALUE);
         OK(vnpu_shutdown());
     }
 }

@@ -101,6 +101,68 @@ Test(shared, pages_go_to_the_cores_in_turn) {
     bench_fini(&bench);
 }
 
+/* 5 x 700 bytes in blocks of 2 rows x 300 bytes: 3 x 3 blocks, the last ones cut. */
+Test(shared, blocks_lie_in_cores_of_their_own) {
+    static const sim_shards_t table[3] = {{0}, {700, 2, 300, 1, 4}, {700, 2, 300, 4, 1}};
+    bench_t bench;
+    bench_init(&bench, TORUS);
+    sim_shared_set_shards(bench.shared, table);
+    for (uint64_t index = 1; index < 3; index++)
+        for (uint64_t row = 0; row < 5; row++)
+            for (uint64_t at = 0; at < 700; at++) {
+                uint64_t left, base = SIM_SHARED_BASE | index << SIM_SHARED_SHARDS_BIT | UINT64_C(9) << SIM_SHARED_OFFSET_BITS;
+                uint32_t core = sim_shared_core_at(bench.shared, base + row * 700 + at, &left);
+                uint64_t i = row / 2, j = at / 300, end = j == 2 ? 700 : 300 * (j + 1);
+                cr_assert_eq(core, index == 1 ? i + 4 * j : 4 * i + j);
+                cr_assert_eq(left, end - at);
+            }
+    bench_fini(&bench);
+}
+
+/* A block of four rows out of one core is one message, as long as a page of as many bytes. */
+Test(shared, a_block_is_read_as_one_message) {
+    static const sim_shards_t table[2] = {{0}, {4096, 4, 512, 4, 1}};
+    bench_t bench;
+    bench_init(&bench, TORUS);
+    sim_shared_set_shards(bench.shared, table);
+    sim_dma_op_t op = {.kind = SIM_DMA_READ,
+                       .base = SIM_SHARED_BASE + (UINT64_C(1) << SIM_SHARED_SHARDS_BIT) + 3 * 512,
+                       .ndims = 1,
+                       .size = {4},
+                       .stride = {4096},
+                       .run_bytes = 512};
+    watch(&op.op, bench.count[2]);
+    uint64_t way = ENDS + HOP;
+    sim_dma_submit(bench.unit[2], &op);
+    expect_at(bench.engine, &bench.count[2][0], 1,
+              (DESCRIPTOR + way + 1 + PAGE / WIDTH + LATENCY + way + PAGE / 32) * TICKS);
+    cr_assert_eq(bench.sram[3].total_bytes, PAGE);
+    bench_fini(&bench);
+}
+
+Test(shared, shards_that_do_not_fit_are_refused) {
+    static const struct {
+        sim_shards_t shards;
+        uint64_t bytes;
+        bool is_right;
+    } cases[] = {
+        {{1024, 64, 128, 1, 8}, 512 * 1024, true},  {{1024, 64, 128, 8, 1}, 512 * 1024, true},
+        {{1024, 64, 128, 1, 7}, 512 * 1024, false}, /* blocks meet */
+        {{1024, 64, 128, 1, 9}, 512 * 1024, false}, /* beyond the last core */
+        {{1024, 64, 128, 0, 8}, 512 * 1024, false}, {{1024, 64, 128, 0, 1}, 64 * 1024, true}, /* one row of blocks */
+        {{1024, 8, 128, 1, 8}, 512 * 1024, false},  {{0, 64, 128, 1, 8}, 512 * 1024, false},
+        {{1024, 0, 128, 1, 8}, 512 * 1024, false},  {{1024, 64, 0, 1, 8}, 512 * 1024, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint64_t bytes;
+        sim_error_t err = {0};
+        sim_status_t status = sim_shards_check(&cases[i].shards, cases[i].bytes, 64, &bytes, &err);
+        cr_assert_eq(status, cases[i].is_right ? SIM_OK : SIM_ERROR_INVALID_VALUE, "%zu", i);
+        cr_assert_eq(bytes, cases[i].is_right ? 8192 : 0);
+        cr_assert(cases[i].is_right || strstr(err.text, "shards") != NULL);
+    }
+}
+
 /* A request there, the scratchpad, the data back: the own core has the way without hops. */
 Test(shared, a_read_is_there_and_back) {
     static const uint64_t sizes[] = {32, 100, PAGE};
