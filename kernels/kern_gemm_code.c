@@ -14,10 +14,14 @@ typedef struct coder {
     kern_ring_t fixed; /* rows that stay */
     uint16_t multiplied, stored; /* of a tile whose buffers wait for its stores */
     kern_share_t share;
+    uint16_t turn; /* a_with_results: both buffers of a step are free */
 } coder_t;
 
 static const kern_axis_t *axis_of(const coder_t *c, uint32_t x) {
     return &c->plan->axis[x];
+}
+static kern_queue_t queue_of_a(const coder_t *c) {
+    return c->plan->a_with_results ? KERN_STORE : KERN_LOAD;
 }
 static uint8_t level_mask(const kern_axis_t *axis) {
     return (uint8_t)(axis->level == VNPU_NO_LOOP ? 0u : 1u << axis->level);
@@ -78,7 +82,7 @@ static vnpu_insn_t *emit_move(const coder_t *c, kern_queue_t queue, const move_t
     if (!c->shape->keeps_rows) kern_ap_merge((vnpu_ap_t *[]){&dram, &sram}, 2, 0);
     vnpu_insn_t *insn =
         kern_emit(c->builder, queue, is_turned ? VNPU_OP_DMA_TRANSPOSE : VNPU_OP_DMA_COPY);
-    bool is_store = queue == KERN_STORE;
+    bool is_store = move->arg == c->arg_out;
     insn->dst = kern_ap(c->builder, is_store ? &dram : &sram);
     insn->src[0] = kern_ap(c->builder, is_store ? &sram : &dram);
     return insn;
@@ -134,7 +138,7 @@ static vnpu_insn_t *load_a(const coder_t *c, const kern_axis_t *m, const kern_ax
                    a_level(c),
                    a_buffers(c),
                    buffer_elems(c, c->shape->a_dtype, a_elems(c))};
-    vnpu_insn_t *insn = emit_move(c, KERN_LOAD, &move);
+    vnpu_insn_t *insn = emit_move(c, queue_of_a(c), &move);
     if (!c->plan->is_a_fixed || c->plan->is_a_whole) return insn;
     vnpu_ap_t sram = kern_ap_of(c->builder, insn->dst);
     walk_rows(c, &sram);
@@ -538,6 +542,7 @@ static void declare(coder_t *c) {
             b, c_buffers * kern_buffer_bytes(shape->c_dtype, is_row ? n : m * n));
     if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
     if (plan->is_shared) kern_share_init(b, plan->grid, &c->share);
+    if (plan->a_with_results) c->turn = kern_sem(b);
     c->a = kern_ring(b, KERN_MATRIX, plan->a_buffers * kern_gemm_products(plan));
     c->result = kern_ring(b, consumer_of(c), plan->tile_buffers * kern_gemm_stores(plan));
     if (!shape->is_direct) c->out = kern_ring(b, KERN_STORE, plan->tile_buffers);
@@ -561,10 +566,17 @@ static void close_axis(const coder_t *c, uint32_t x) {
 /* Both tiles of a step, each read by one instance for all that need it. */
 static void load_shared(const coder_t *c) {
     const kern_axis_t *k = axis_of(c, GEMM_K);
-    kern_sync_wait(c->builder, KERN_LOAD, c->a.free, 1);
-    kern_share_tell(c->builder, &c->share);
+    kern_builder_t *b = c->builder;
+    kern_queue_t queue[2] = {KERN_LOAD, queue_of_a(c)};
+    kern_sync_wait(b, queue[1], c->a.free, 1);
+    if (c->plan->a_with_results) {
+        kern_sync_signal(b, queue[1], c->turn, 1);
+        kern_sync_wait(b, queue[0], c->turn, 1);
+    }
+    for (uint32_t axis = 0; axis < 2; axis++)
+        kern_share_tell(b, queue[axis], &c->share, axis);
     for (uint32_t axis = 2; axis-- > 0;) {
-        kern_share_wait(c->builder, &c->share, axis);
+        kern_share_wait(b, queue[axis], &c->share, axis);
         vnpu_insn_t *load = axis == 1 ? load_a(c, axis_of(c, GEMM_M), k) : load_b(c, k);
         kern_share_send(&c->share, axis, load);
     }

@@ -594,6 +594,7 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
     plan.rotates_nest = rule->rotates_nest;
     plan.rows_outside = rule->rows_outside && rule->order == KERN_GEMM_TILES;
     plan.is_shared = rule->is_shared && along == GEMM_M && kern_share_is_possible(machine, plan.grid);
+    plan.a_with_results = plan.is_shared && rule->a_with_results && machine->dma_queues > 1;
     set_order(&plan, rule->order, rule->panel_buffers);
     set_loops(&plan, rule->stream_buffers, rule->result_buffers);
     if (rule->order == KERN_GEMM_TILES && !plan.is_shared) {

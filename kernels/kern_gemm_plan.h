@@ -41,6 +41,7 @@ typedef struct kern_gemm_plan {
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */
     bool rotates_nest;  /* buffers turn with the iterations of all loops: no empty rounds */
     bool rows_outside;  /* the loop over m is outside that over n */
+    bool a_with_results; /* shared: the queue that stores results reads a, the other one b */
     bool is_shared; /* order TILES: a tile of rows is read once for all instances along grid axis 1, of weights along axis 0 */
     uint32_t row_block; /* the array multiplies whole blocks of so many rows; 0 means 1 */
     uint32_t load_k, step_k; /* elements of K of a piece of a, of b and a product; 0: whole tiles */
@@ -91,6 +92,7 @@ typedef struct kern_gemm_rule {
      * one multiplied by the parts of the results: products begin with the first rows, stores with the
      * first results. The grid splits neither. 0: all of the tile. */
     uint32_t part_m, store_n;
+    bool a_with_results;      /* shared: of two queues the one that stores results reads a, the other one b */
     bool is_shared;           /* order TILES: tiles are read once for rows and columns of instances, where the machine can */
 } kern_gemm_rule_t;
 /* Instructions are emitted for each of them. */
@@ -111,10 +113,10 @@ typedef struct kern_share {
 /* False: not on such a machine, or the grid has too many coordinates. */
 bool kern_share_is_possible(const vnpu_machine_t *machine, const uint32_t grid[2]);
 void kern_share_init(kern_builder_t *builder, const uint32_t grid[2], kern_share_t *out_share);
-/* Tells the readers of this instance that its buffer is free. */
-void kern_share_tell(kern_builder_t *builder, const kern_share_t *share);
+/* Tells the reader along `axis` that this instance's buffer is free. queue: the one of the axis's loads. */
+void kern_share_tell(kern_builder_t *builder, kern_queue_t queue, const kern_share_t *share, uint32_t axis);
 /* Before a load: its reader waits for all along `axis`. */
-void kern_share_wait(kern_builder_t *builder, const kern_share_t *share, uint32_t axis);
+void kern_share_wait(kern_builder_t *builder, kern_queue_t queue, const kern_share_t *share, uint32_t axis);
 /* The load itself: by the reader alone, to all along `axis`. */
 void kern_share_send(const kern_share_t *share, uint32_t axis, vnpu_insn_t *load);
 

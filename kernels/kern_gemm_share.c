@@ -23,20 +23,20 @@ void kern_share_init(kern_builder_t *builder, const uint32_t grid[2], kern_share
         out_share->told[i] = kern_sem(builder);
 }
 
-void kern_share_tell(kern_builder_t *builder, const kern_share_t *share) {
-    for (uint32_t axis = 0; axis < 2; axis++) {
-        for (uint32_t i = 0; share->grid[axis] > 1 && i < share->grid[axis]; i++) {
-            vnpu_insn_t *insn = kern_emit(builder, KERN_LOAD, VNPU_OP_SYNC);
-            insn->only = place(axis, i);
-            insn->remote_core = place(axis, 0);
-            kern_signal(insn, told(share, axis, i), 1);
-        }
+void kern_share_tell(kern_builder_t *builder, kern_queue_t queue, const kern_share_t *share,
+                     uint32_t axis) {
+    for (uint32_t i = 0; share->grid[axis] > 1 && i < share->grid[axis]; i++) {
+        vnpu_insn_t *insn = kern_emit(builder, queue, VNPU_OP_SYNC);
+        insn->only = place(axis, i);
+        insn->remote_core = place(axis, 0);
+        kern_signal(insn, told(share, axis, i), 1);
     }
 }
 
-void kern_share_wait(kern_builder_t *builder, const kern_share_t *share, uint32_t axis) {
+void kern_share_wait(kern_builder_t *builder, kern_queue_t queue, const kern_share_t *share,
+                     uint32_t axis) {
     for (uint32_t i = 0; share->grid[axis] > 1 && i < share->grid[axis]; i++) {
-        kern_sync_wait(builder, KERN_LOAD, told(share, axis, i), 1)->only = place(axis, 0);
+        kern_sync_wait(builder, queue, told(share, axis, i), 1)->only = place(axis, 0);
     }
 }
 

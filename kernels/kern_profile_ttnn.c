@@ -8,7 +8,9 @@
  *   is halved both ways, again and again.
  * - K goes in as many steps as the grid has columns, each what one column's cores hold of the left
  *   operand; a step that does not fit twice beside the results is halved.
- * - Loads are ahead of products by one step; results have one buffer.
+ * - Loads are ahead of products by one step; results have one buffer. The queue whose network
+ *   suits reads of DRAM reads the right operand, the other one, whose network suits writes, reads
+ *   the left operand and writes the results, in order.
  */
 #include "kernels/kern_cost.h"
 #include "kernels/kern_profile.h"
@@ -43,7 +45,8 @@ bool kern_profile_ttnn_gemm(const vnpu_machine_t *machine, const kern_gemm_shape
                                  .stream_buffers = 2,
                                  .panel_buffers = 1,
                                  .result_buffers = 1,
-                                 .is_shared = true};
+                                 .is_shared = true,
+                                 .a_with_results = true};
         for (int half = 0; half <= MAX_HALVE; half++) {
             rule.k = share(size[GEMM_K], (int64_t)cols << half);
             if (kern_gemm_finish(machine, shape, &rule, out_plan)) return true;

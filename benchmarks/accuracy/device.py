@@ -10,7 +10,7 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -121,6 +121,28 @@ class Attention(ctypes.Structure):
         ("scale", ctypes.c_double),
         ("is_causal", ctypes.c_bool),
     ]
+
+
+class Shards(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("shard_rows", ctypes.c_uint32),
+        ("shard_row_bytes", ctypes.c_uint32),
+        ("row_step", ctypes.c_uint16),
+        ("column_step", ctypes.c_uint16),
+        ("row_bytes", ctypes.c_uint64),
+    ]
+
+
+def _shards(shape: Sequence[int], dtype: str, blocks: Sequence[int]) -> Shards | None:
+    if not blocks:
+        return None
+    rows, columns = blocks
+    nbytes = math.ceil(shape[-1] * DTYPE_BYTES[dtype])
+    return Shards(
+        size=ctypes.sizeof(Shards), shard_rows=-(-shape[-2] // rows), shard_row_bytes=-(-nbytes // columns),
+        row_step=1, column_step=rows, row_bytes=nbytes,
+    )  # fmt: skip
 
 
 class Machine(ctypes.Structure):
@@ -247,9 +269,14 @@ class Device:
         self._kernels.kern_stored_sizes(self._context, ctypes.c_uint32(len(shape)), sizes, out)
         return list(out[: len(shape)])
 
-    def _alloc(self, nbytes: int) -> int:
-        address = ctypes.c_uint64()
-        self._check(self._driver.vnpu_mem_alloc(0, ctypes.c_size_t(nbytes), ctypes.byref(address)), "vnpu_mem_alloc")
+    def _alloc(self, nbytes: int, shards: Shards | None = None) -> int:
+        """shards: in the memory that lies in the cores' scratchpads (sram.shared_bytes)."""
+        address, size = ctypes.c_uint64(), ctypes.c_size_t(nbytes)
+        if shards is None:
+            self._check(self._driver.vnpu_mem_alloc(0, size, ctypes.byref(address)), "vnpu_mem_alloc")
+        else:
+            status = self._driver.vnpu_mem_alloc_shards(0, size, ctypes.byref(shards), ctypes.byref(address))
+            self._check(status, "vnpu_mem_alloc_shards")
         self._live.append(address.value)
         return address.value
 
@@ -262,12 +289,13 @@ class Device:
         """A dimension that lies along the columns of the tiles of layout.tile: whole ones."""
         return int(self._kernels.kern_stored_columns(self._context, ctypes.c_int64(size)))
 
-    def tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
+    def tensor(self, shape: Sequence[int], dtype: str, blocks: Sequence[int] = ()) -> Tensor:
+        """blocks: rows and columns of blocks of a matrix whose blocks lie in scratchpads: cores down a column first, as instances are."""
         count = 1
         for size in shape:
             count *= size
         out = Tensor(
-            address=self._alloc(max(math.ceil(count * DTYPE_BYTES[dtype]), ALIGNMENT)),
+            address=self._alloc(max(math.ceil(count * DTYPE_BYTES[dtype]), ALIGNMENT), _shards(shape, dtype, blocks)),
             dtype=DTYPES[dtype],
             ndims=len(shape),
         )
@@ -352,17 +380,18 @@ class Device:
     # ---- operations ----
 
     def gemm(self, m: int, n: int, k: int, dtype: str, batch: int = 1, out: str | None = None,
-             activation: int = 0, residual: bool = False) -> dict[str, Any]:  # fmt: skip
+             activation: int = 0, residual: bool = False, blocks: Mapping[str, Sequence[int]] | None = None) -> dict[str, Any]:  # fmt: skip
         """out[batch, m, n] = activation(a[batch, m, k] @ b[batch, k, n] (+ c, shaped as out: residual)).
 
+        blocks: of which operands (a, b, out) blocks lie in the cores' scratchpads, and how many down and across.
         On a chip with layout.tile k lies along the tile's columns in both operands, in whole ones.
         """
         lead = [batch] if batch > 1 else []
-        k = self.stored_columns(k)
+        k, blocks = self.stored_columns(k), blocks or {}
         call = Gemm(alpha=1.0, beta=0.0)
-        call.out = self.tensor([*lead, m, n], out or ("i32" if dtype == "i8" else dtype))
-        call.a = self.tensor([*lead, m, k], dtype)
-        call.b = self.tensor([*lead, k, n], dtype)
+        call.out = self.tensor([*lead, m, n], out or ("i32" if dtype == "i8" else dtype), blocks.get("out", ()))
+        call.a = self.tensor([*lead, m, k], dtype, blocks.get("a", ()))
+        call.b = self.tensor([*lead, k, n], dtype, blocks.get("b", ()))
         if residual:
             call.beta, call.c = 1.0, self.tensor([*lead, m, n], out or dtype)
         call.activation = activation

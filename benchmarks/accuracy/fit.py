@@ -46,7 +46,7 @@ FITTED: dict[str, list[Key]] = {
     "tpuv6e": [
         Key("matrix.rate.bf16", "ratio", "rows a cycle that the arrays keep up: the ceiling of the layers' sums"),
     ],
-    "wormhole_l1": [
+    "wormhole-like": [
         Key("core.instance_cycles", "", "start of a program on the grid"),
         Key(
             "matrix.gap_cycles",

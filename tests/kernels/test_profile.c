@@ -343,6 +343,7 @@ Test(profile, products_of_ttnn) {
                          plan.axis[axis[x]].tile);
         cr_assert(!plan.is_panel && !plan.is_a_fixed && plan.tile_buffers == 1);
         cr_assert_eq(plan.is_shared, machine->mapping_multicast != 0);
+        cr_assert_eq(plan.a_with_results, plan.is_shared, "tiny has two queues");
         cr_assert_eq(kern_gemm_rank(machine, &shape, &searched, 1), 1);
         cr_assert_eq(searched.cycles, plan.cycles, "the rule comes before the search");
         test_close(context);
