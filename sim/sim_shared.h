@@ -63,8 +63,9 @@ void sim_shared_destroy(sim_shared_t *shared); /* NULL is fine */
 /* A new epoch, after the engine's reset and the ports'. NULL is fine. */
 void sim_shared_reset(sim_shared_t *shared);
 
+/* Not an address in front of the DRAM's first byte, which wraps. */
 static inline bool sim_shared_holds(uint64_t address) {
-    return (address & SIM_SHARED_BASE) != 0;
+    return address >> 62 == SIM_SHARED_BASE >> 62;
 }
 /* The core that holds `address`; so many bytes from there on lie in its page, or in its row of a block. */
 uint32_t sim_shared_core_at(const sim_shared_t *shared, uint64_t address, uint64_t *out_bytes);

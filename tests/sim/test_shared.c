@@ -97,7 +97,8 @@ Test(shared, pages_go_to_the_cores_in_turn) {
             cr_assert_eq(sim_shared_core_at(bench.shared, base + page * PAGE + 5, &left), page % CORES);
             cr_assert_eq(left, PAGE - 5);
         }
-    cr_assert(sim_shared_holds(SIM_SHARED_BASE) && !sim_shared_holds((UINT64_C(1) << 53) - 1));
+    cr_assert(sim_shared_holds(SIM_SHARED_BASE) && !sim_shared_holds((UINT64_C(1) << 57) - 1));
+    cr_assert(!sim_shared_holds(UINT64_MAX - 511));
     bench_fini(&bench);
 }
 
