@@ -26,7 +26,7 @@ Every row becomes kernel calls of the kernel library, timed by the device proces
 recorded NoC reads go through interconnect and DRAM alone. No prediction reads the measured column. Errors are absolute, in per cent of
 the measured value (TPU v1: percentage points of the matrix engine's time). *Baseline* is the fit c0 + FLOP/P + bytes/BW with three
 constants >= 0, fitted on the very rows of the set, with compulsory bytes of unpadded tensors; *skill* is 1 - mean / baseline mean: below 0
-the model knows less than a fit that has seen the answers. All rows of a set count; rows without a prediction are listed with the reason.
+the model knows less than a fit that has seen the answers. All rows of a set count; rows without a prediction are listed with the reason. *mapping best* leaves out n150's largest products (`best_flops`).
 """
 
 RULES = """## Mapping profiles

@@ -37,7 +37,10 @@ def judged(rows: Iterable[Row], predictions: dict[str, Prediction]) -> list[tupl
 
 def evaluate(dataset: DataSet, path: Path, pool: Pool, mapping: str, predict_only: bool, limit: int | None) -> Result:
     """The set's entry of the JSON output (DESIGN.md section 8), with the keys that the text report needs."""
-    rows = sample(dataset.read(path, mapping), limit)
+    rows = dataset.read(path, mapping)
+    if mapping != dataset.profile and dataset.best_flops is not None:
+        rows = [row for row in rows if row.flops <= dataset.best_flops]
+    rows = sample(rows, limit)
     predictions = predict(dataset, path, rows, pool, mapping)
     result: Result = {
         "name": dataset.name,

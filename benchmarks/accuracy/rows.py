@@ -69,6 +69,7 @@ class DataSet:
     options : config keys in force for the whole set (an ideal memory)
     is_fitted : whether its rows serve as calibration
     is_table : a small published table; the repository's is used where the data folder has none
+    best_flops : mapping `best` beside the profile only for rows of at most so many operations: its search times every candidate
     ratios : changes whose effect is judged apart from the errors of single rows
     tool : predicts all rows of a file without the kernel library (replays), in the unit of the set
     """
@@ -86,6 +87,7 @@ class DataSet:
     is_table: bool = False
     note: str = ""
     limit_pct: float | None = None
+    best_flops: float | None = None
     ratios: tuple[Ratio, ...] = ()
 
     def find(self, folder: Path) -> Path | None:

@@ -71,6 +71,7 @@ SETS = [
         "ttnn-like",
         tuple(OPTIONS.items()),
         limit_pct=6.0,
+        best_flops=2e10,
         ratios=(
             Ratio("HiFi2 -> HiFi4, bf16", "BF16 HiFi2", "BF16 HiFi4"),
             Ratio("bf16 -> bfp8, HiFi2", "BF16 HiFi2", "BFP8_B HiFi2"),
