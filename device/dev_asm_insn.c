@@ -168,9 +168,9 @@ static sim_status_t parse_operand(dev_asm_t *as, operand_state_t *state, uint32_
 }
 
 static sim_status_t parse_key(dev_asm_t *as, operand_state_t *state, const char *key, char *value) {
-    static const char *const keys[] = {"dst",    "src0",  "src1", "src2",     "src3",  "wait",
-                                       "signal", "first", "last", "notfirst", "scale", "rows",
-                                       "value",  "imm0",  "imm1", "imm2",     "imm3",  "line",
+    static const char *const keys[] = {"dst",    "src0",  "src1",     "src2",     "src3",  "wait",
+                                       "signal", "first", "last",     "notfirst", "scale", "rows",
+                                       "value",  "imm0",  "imm1",     "imm2",     "imm3",  "line",
                                        "to",     "only",  "multicast"};
     enum {
         OPERANDS = 0,

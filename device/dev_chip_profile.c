@@ -1,4 +1,5 @@
-/* The profile: launches remembered while a client profiles, and the blob that holds them (device/vnpu_profile.h). */
+/* The profile: launches remembered while a client profiles, and the blob that holds them
+ * (device/vnpu_profile.h). */
 #include "device/dev_chip_internal.h"
 
 #include <stdlib.h>
@@ -6,7 +7,8 @@
 
 #define RECORD_NONE 0xffffffffu
 
-uint32_t chip_profile_add(chip_client_t *client, const vnpu_packet_t *packet, vnpu_launch_kind_t kind, uint64_t bytes) {
+uint32_t chip_profile_add(chip_client_t *client, const vnpu_packet_t *packet,
+                          vnpu_launch_kind_t kind, uint64_t bytes) {
     if (!client->is_profiling) return CHIP_NO_ROW;
     if (client->num_launches == client->launch_capacity) {
         uint32_t capacity = client->launch_capacity == 0 ? 1024 : client->launch_capacity * 2;
@@ -15,10 +17,16 @@ uint32_t chip_profile_add(chip_client_t *client, const vnpu_packet_t *packet, vn
         client->launch = launch;
         client->launch_capacity = capacity;
     }
-    client->launch[client->num_launches] = (chip_launch_t){
-        .row = {.seq = packet->seq, .stream = packet->stream, .tag = packet->tag, .kind = (uint32_t)kind,
-                .record = RECORD_NONE, .arrival_ps = packet->host_clock_ps, .start_ps = packet->host_clock_ps,
-                .end_ps = packet->host_clock_ps, .bytes = bytes}};
+    client->launch[client->num_launches] =
+        (chip_launch_t){.row = {.seq = packet->seq,
+                                .stream = packet->stream,
+                                .tag = packet->tag,
+                                .kind = (uint32_t)kind,
+                                .record = RECORD_NONE,
+                                .arrival_ps = packet->host_clock_ps,
+                                .start_ps = packet->host_clock_ps,
+                                .end_ps = packet->host_clock_ps,
+                                .bytes = bytes}};
     return client->num_launches++;
 }
 
@@ -30,14 +38,15 @@ void chip_profile_set(chip_client_t *client, const chip_node_t *node) {
     launch->record = node->record;
 }
 
-/* A profile begins and ends when the chip has drained and the host has come to ask: work of the host before it (a priced
- * fallback) is not part of it, work of the host at its end is. */
+/* A profile begins and ends when the chip has drained and the host has come to ask: work of the
+ * host before it (a priced fallback) is not part of it, work of the host at its end is. */
 static uint64_t profile_now_ps(const dev_chip_t *chip, const vnpu_packet_t *packet) {
     if (chip->timing == NULL) return 0; /* functional: no time passes on the chip */
     return chip->drain_ps > packet->host_clock_ps ? chip->drain_ps : packet->host_clock_ps;
 }
 
-sim_status_t chip_profile_start(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet) {
+sim_status_t chip_profile_start(dev_chip_t *chip, chip_client_t *client,
+                                const vnpu_packet_t *packet) {
     chip_close_times(chip);
     free(client->blob);
     client->blob = NULL;
@@ -50,7 +59,8 @@ sim_status_t chip_profile_start(dev_chip_t *chip, chip_client_t *client, const v
     return SIM_OK;
 }
 
-/* Gives every distinct record of the launches an index; returns their number. records: room for num_launches. */
+/* Gives every distinct record of the launches an index; returns their number. records: room for
+ * num_launches. */
 static uint32_t number_records(chip_client_t *client, const dev_record_t **records) {
     uint32_t count = 0, max_id = 0;
     for (uint32_t i = 0; i < client->num_launches; i++) {
@@ -73,21 +83,32 @@ static uint32_t number_records(chip_client_t *client, const dev_record_t **recor
 }
 
 static uint64_t record_bytes(const dev_chip_t *chip, const dev_record_t *record) {
-    uint64_t causes = chip->timing == NULL ? 0 : (uint64_t)dev_timing_engines(chip->timing) * SIM_CAUSE_COUNT;
-    return sizeof(vnpu_profile_record_t) + causes * sizeof(uint64_t) + record->num_slices * sizeof(vnpu_profile_slice_t);
+    uint64_t causes =
+        chip->timing == NULL ? 0 : (uint64_t)dev_timing_engines(chip->timing) * SIM_CAUSE_COUNT;
+    return sizeof(vnpu_profile_record_t) + causes * sizeof(uint64_t) +
+           record->num_slices * sizeof(vnpu_profile_slice_t);
 }
 
 static void write_record(const dev_chip_t *chip, const dev_record_t *record, uint8_t *to) {
-    vnpu_profile_record_t row = {.key = record->key[0], .duration_ps = record->duration_ticks * SIM_TICK_PS,
-                                 .macs = record->macs, .padded_macs = record->padded_macs,
-                                 .dram_read_bytes = record->dram_read_bytes, .dram_written_bytes = record->dram_written_bytes,
-                                 .bus_read_bytes = record->bus_read_bytes, .bus_written_bytes = record->bus_written_bytes,
-                                 .row_hits = record->row_hits, .row_closed = record->row_closed,
-                                 .row_conflicts = record->row_conflicts, .cache_hits = record->cache_hits,
-                                 .cache_misses = record->cache_misses, .cache_evicted = record->cache_evicted, .insns = record->insns,
+    vnpu_profile_record_t row = {.key = record->key[0],
+                                 .duration_ps = record->duration_ticks * SIM_TICK_PS,
+                                 .macs = record->macs,
+                                 .padded_macs = record->padded_macs,
+                                 .dram_read_bytes = record->dram_read_bytes,
+                                 .dram_written_bytes = record->dram_written_bytes,
+                                 .bus_read_bytes = record->bus_read_bytes,
+                                 .bus_written_bytes = record->bus_written_bytes,
+                                 .row_hits = record->row_hits,
+                                 .row_closed = record->row_closed,
+                                 .row_conflicts = record->row_conflicts,
+                                 .cache_hits = record->cache_hits,
+                                 .cache_misses = record->cache_misses,
+                                 .cache_evicted = record->cache_evicted,
+                                 .insns = record->insns,
                                  .vector_elems = record->vector_elems,
                                  .shared_read_bytes = record->shared_read_bytes,
-                                 .shared_written_bytes = record->shared_written_bytes, .num_slices = record->num_slices,
+                                 .shared_written_bytes = record->shared_written_bytes,
+                                 .num_slices = record->num_slices,
                                  .bytes = (uint32_t)record_bytes(chip, record)};
     memcpy(row.name, record->name, sizeof row.name);
     memcpy(row.energy_fj, record->energy_fj, sizeof row.energy_fj);
@@ -127,13 +148,18 @@ static uint64_t write_names(const dev_chip_t *chip, uint8_t *to) {
     return used;
 }
 
-static sim_status_t write_blob(dev_chip_t *chip, chip_client_t *client, uint64_t end_ps, const dev_record_t *const *records,
-                               uint32_t count) {
-    vnpu_profile_header_t header = {.magic = VNPU_PROFILE_MAGIC, .version = VNPU_PROFILE_VERSION,
-                                    .num_launches = client->num_launches, .num_records = count,
-                                    .num_engines = chip->timing == NULL ? 0 : dev_timing_engines(chip->timing),
-                                    .num_causes = SIM_CAUSE_COUNT, .start_ps = client->profile_start_ps,
-                                    .end_ps = end_ps, .launches_offset = sizeof header};
+static sim_status_t write_blob(dev_chip_t *chip, chip_client_t *client, uint64_t end_ps,
+                               const dev_record_t *const *records, uint32_t count) {
+    vnpu_profile_header_t header = {.magic = VNPU_PROFILE_MAGIC,
+                                    .version = VNPU_PROFILE_VERSION,
+                                    .num_launches = client->num_launches,
+                                    .num_records = count,
+                                    .num_engines =
+                                        chip->timing == NULL ? 0 : dev_timing_engines(chip->timing),
+                                    .num_causes = SIM_CAUSE_COUNT,
+                                    .start_ps = client->profile_start_ps,
+                                    .end_ps = end_ps,
+                                    .launches_offset = sizeof header};
     if (chip->timing != NULL) {
         const sim_energy_table_t *energy = dev_timing_energy_table(chip->timing);
         header.static_mw = energy->static_mw;
@@ -141,9 +167,11 @@ static sim_status_t write_blob(dev_chip_t *chip, chip_client_t *client, uint64_t
     }
     uint64_t ignored_free, ignored_total;
     dev_memory_info(chip->memory, &ignored_free, &ignored_total, &header.memory_peak_bytes);
-    header.records_offset = header.launches_offset + client->num_launches * sizeof(vnpu_profile_launch_t);
+    header.records_offset =
+        header.launches_offset + client->num_launches * sizeof(vnpu_profile_launch_t);
     header.names_offset = header.records_offset;
-    for (uint32_t i = 0; i < count; i++) header.names_offset += record_bytes(chip, records[i]);
+    for (uint32_t i = 0; i < count; i++)
+        header.names_offset += record_bytes(chip, records[i]);
     header.bytes = header.names_offset + write_names(chip, NULL);
     client->blob = malloc(header.bytes);
     if (client->blob == NULL) return SIM_ERROR_OUT_OF_MEMORY;
@@ -161,15 +189,18 @@ static sim_status_t write_blob(dev_chip_t *chip, chip_client_t *client, uint64_t
     return SIM_OK;
 }
 
-sim_status_t chip_profile_stop(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet) {
+sim_status_t chip_profile_stop(dev_chip_t *chip, chip_client_t *client,
+                               const vnpu_packet_t *packet) {
     if (!client->is_profiling) return SIM_ERROR_NOT_PERMITTED;
     chip_close_times(chip);
     client->is_profiling = false;
-    const dev_record_t **records = calloc((size_t)client->num_launches + 1, sizeof(const dev_record_t *));
+    const dev_record_t **records =
+        calloc((size_t)client->num_launches + 1, sizeof(const dev_record_t *));
     if (records == NULL) return SIM_ERROR_OUT_OF_MEMORY;
     uint32_t count = number_records(client, records);
     sim_status_t status = SIM_ERROR_OUT_OF_MEMORY;
-    if (count != RECORD_NONE) status = write_blob(chip, client, profile_now_ps(chip, packet), records, count);
+    if (count != RECORD_NONE)
+        status = write_blob(chip, client, profile_now_ps(chip, packet), records, count);
     free(records);
     return status;
 }

@@ -1,21 +1,27 @@
 /*
  * Simulated time of packets: arrival, what each waits for, and when its times are final.
  *
- * A packet's times follow from those submitted up to now; a later one of another stream may still overlap with it. Most do not:
- * a packet that starts when nothing is in flight is timed at once, as an epoch of its own. One that overlaps makes the times of
- * what has not ended by its client's clock open; they are worked out together (dev_chip_epoch.c) when somebody asks. Nothing
- * that arrives later can start before its client's clock, so what has ended by then is final.
+ * A packet's times follow from those submitted up to now; a later one of another stream may still
+ * overlap with it. Most do not: a packet that starts when nothing is in flight is timed at once, as
+ * an epoch of its own. One that overlaps makes the times of what has not ended by its client's
+ * clock open; they are worked out together (dev_chip_epoch.c) when somebody asks. Nothing that
+ * arrives later can start before its client's clock, so what has ended by then is final.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/dev_chip_internal.h"
 
-#define MAX_PENDING 65536u /* more are drained: the list of a client that never asks must end somewhere */
+#define MAX_PENDING                                                                                \
+    65536u /* more are drained: the list of a client that never asks must end somewhere */
 
-static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t max_u64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
 
-/* --- nodes ------------------------------------------------------------------------------------------------------------ */
+/* --- nodes
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static chip_node_t *hold(chip_node_t *node) {
     if (node != NULL) node->refs++;
@@ -30,8 +36,10 @@ static void let_go(dev_chip_t *chip, chip_node_t *node) {
 
 static chip_node_t *node_take(dev_chip_t *chip) {
     chip_node_t *node = chip->free_nodes;
-    if (node != NULL) chip->free_nodes = node->next;
-    else node = malloc(sizeof *node);
+    if (node != NULL)
+        chip->free_nodes = node->next;
+    else
+        node = malloc(sizeof *node);
     if (node == NULL) sim_bug("chip", chip->next_order, "no memory for a packet in flight");
     memset(node, 0, sizeof *node);
     node->refs = 1; /* the pending list's */
@@ -41,7 +49,8 @@ static chip_node_t *node_take(dev_chip_t *chip) {
 }
 
 static bool is_over(const dev_chip_t *chip, const chip_stream_t *stream, uint64_t clock_ps) {
-    return stream->tail == NULL && stream->pending == 0 && stream->host_end_ps <= clock_ps && stream->marked_ps <= clock_ps &&
+    return stream->tail == NULL && stream->pending == 0 && stream->host_end_ps <= clock_ps &&
+           stream->marked_ps <= clock_ps &&
            stream->drained_ps + chip->machine.launch_gap_ps <= clock_ps;
 }
 
@@ -50,7 +59,8 @@ static uint32_t stream_index(dev_chip_t *chip, uint32_t client, const vnpu_packe
     for (uint32_t i = 0; i < chip->num_streams; i++) {
         chip_stream_t *stream = &chip->stream[i];
         if (stream->client == client && stream->id == packet->stream) return i;
-        if (stream->client == client && is_over(chip, stream, packet->host_clock_ps)) stream->client = 0;
+        if (stream->client == client && is_over(chip, stream, packet->host_clock_ps))
+            stream->client = 0;
         if (stream->client == 0) free_entry = i;
     }
     if (free_entry == chip->stream_capacity) {
@@ -68,7 +78,8 @@ static uint32_t stream_index(dev_chip_t *chip, uint32_t client, const vnpu_packe
 static uint64_t decode(dev_chip_t *chip, const vnpu_packet_t *packet) {
     const dev_machine_t *machine = &chip->machine;
     uint64_t *decoded = &chip->decoded_ps[packet->stream % machine->hardware_queues];
-    *decoded = max_u64(*decoded, packet->host_clock_ps + machine->doorbell_ps) + machine->fetch_ps + machine->decode_ps;
+    *decoded = max_u64(*decoded, packet->host_clock_ps + machine->doorbell_ps) + machine->fetch_ps +
+               machine->decode_ps;
     return *decoded;
 }
 
@@ -77,7 +88,8 @@ static void follow_stream(chip_node_t *node, const chip_stream_t *stream) {
     node->before[0] = hold(stream->tail);
 }
 
-chip_node_t *chip_node_new(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, chip_node_kind_t kind) {
+chip_node_t *chip_node_new(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet,
+                           chip_node_kind_t kind) {
     chip_node_t *node = node_take(chip);
     node->kind = kind;
     node->client = client->id;
@@ -94,7 +106,9 @@ chip_node_t *chip_node_new(dev_chip_t *chip, chip_client_t *client, const vnpu_p
     return node;
 }
 
-/* --- finality --------------------------------------------------------------------------------------------------------- */
+/* --- finality
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void make_final(dev_chip_t *chip, chip_node_t *node) {
     if (node->is_final) return;
@@ -136,13 +150,15 @@ static void pop_first(dev_chip_t *chip) {
     let_go(chip, node->before[1]);
     let_go(chip, node->link_before);
     dev_row_set_destroy(node->rows);
-    if (node->kind == CHIP_KERNEL) dev_program_destroy((dev_program_t *)(uintptr_t)node->launch.program);
+    if (node->kind == CHIP_KERNEL)
+        dev_program_destroy((dev_program_t *)(uintptr_t)node->launch.program);
     node->rows = NULL;
     let_go(chip, node);
 }
 
 static uint64_t mark_ps(const chip_mark_t *mark) {
-    uint64_t drained = mark->node == NULL ? mark->drained_ps : max_u64(mark->drained_ps, mark->node->end_ps);
+    uint64_t drained =
+        mark->node == NULL ? mark->drained_ps : max_u64(mark->drained_ps, mark->node->end_ps);
     return max_u64(drained, mark->seen_ps);
 }
 
@@ -165,7 +181,8 @@ static void settle_marks(dev_chip_t *chip, chip_client_t *client, uint64_t clock
 /* Nothing that arrives from now on can change what has ended by the client's clock. */
 static void retire(dev_chip_t *chip, chip_client_t *client, uint64_t clock_ps) {
     if (chip->is_dirty) return;
-    while (chip->first != NULL && chip->first->is_ended && chip->first->epoch_end_ps <= clock_ps) pop_first(chip);
+    while (chip->first != NULL && chip->first->is_ended && chip->first->epoch_end_ps <= clock_ps)
+        pop_first(chip);
     settle_marks(chip, client, clock_ps);
 }
 
@@ -198,7 +215,8 @@ static void make_clean(dev_chip_t *chip) {
 void chip_close_times(dev_chip_t *chip) {
     if (chip->timing == NULL) return;
     make_clean(chip);
-    while (chip->first != NULL) pop_first(chip);
+    while (chip->first != NULL)
+        pop_first(chip);
     chip->settled.drained_ps = max_u64(chip->settled.drained_ps, chip->settled.last_end_ps);
     chip->engines = chip->settled;
     for (uint32_t c = 0; c < DEV_MAX_CLIENTS; c++) {
@@ -206,12 +224,16 @@ void chip_close_times(dev_chip_t *chip) {
     }
 }
 
-/* --- arrival ---------------------------------------------------------------------------------------------------------- */
+/* --- arrival
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static void append(dev_chip_t *chip, chip_node_t *node) {
     node->next = NULL;
-    if (chip->last == NULL) chip->first = node;
-    else chip->last->next = node;
+    if (chip->last == NULL)
+        chip->first = node;
+    else
+        chip->last->next = node;
     chip->last = node;
     chip->num_pending++;
     chip->stream[node->stream].pending++;
@@ -226,7 +248,8 @@ static void enter(dev_chip_t *chip, chip_node_t *node, uint64_t clock_ps) {
     } else {
         const chip_engines_t *engines = &chip->engines;
         uint64_t start = chip_start_ps(chip, engines, node);
-        bool is_alone = chip_ready_ps(chip, node) >= engines->last_start_ps && start >= engines->last_end_ps;
+        bool is_alone =
+            chip_ready_ps(chip, node) >= engines->last_start_ps && start >= engines->last_end_ps;
         if (!is_alone) {
             make_dirty(chip, clock_ps);
             return;
@@ -243,7 +266,8 @@ static void set_tail(dev_chip_t *chip, chip_stream_t *stream, chip_node_t *node)
 }
 
 /* A node without work behind what the stream waits for now, and `other`. */
-static void join(dev_chip_t *chip, uint32_t index, chip_node_t *other, uint64_t other_ps, uint64_t clock_ps) {
+static void join(dev_chip_t *chip, uint32_t index, chip_node_t *other, uint64_t other_ps,
+                 uint64_t clock_ps) {
     chip_stream_t *stream = &chip->stream[index];
     stream->drained_ps = max_u64(stream->drained_ps, other_ps);
     if (other == NULL) return;
@@ -257,14 +281,16 @@ static void join(dev_chip_t *chip, uint32_t index, chip_node_t *other, uint64_t 
     set_tail(chip, stream, node);
 }
 
-static void fill_times(dev_chip_t *chip, uint64_t start_ps, uint64_t end_ps, vnpu_completion_t *completion) {
+static void fill_times(dev_chip_t *chip, uint64_t start_ps, uint64_t end_ps,
+                       vnpu_completion_t *completion) {
     completion->start_ps = chip->is_dirty ? VNPU_TIME_OPEN : start_ps;
     completion->end_ps = chip->is_dirty ? VNPU_TIME_OPEN : end_ps;
     if (chip->was_retimed) completion->flags |= VNPU_COMPLETION_RETIMED;
 }
 
-void chip_arrive(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, chip_node_t *node, vnpu_launch_kind_t kind,
-                 uint64_t bytes, vnpu_completion_t *completion) {
+void chip_arrive(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet,
+                 chip_node_t *node, vnpu_launch_kind_t kind, uint64_t bytes,
+                 vnpu_completion_t *completion) {
     uint64_t clock_ps = packet->host_clock_ps;
     chip->was_retimed = false;
     if (chip->num_pending >= MAX_PENDING) chip_close_times(chip);
@@ -274,30 +300,41 @@ void chip_arrive(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *p
     node->row = chip_profile_add(client, packet, kind, bytes);
     hold(node); /* until its times are in the completion */
     enter(chip, node, clock_ps);
-    if (is_barrier) set_tail(chip, &chip->stream[node->stream], node);
-    else join(chip, node->stream, node, 0, clock_ps);
-    if (chip->is_dirty && packet->type == VNPU_PACKET_COPY_D2H && (packet->flags & VNPU_PACKET_BLOCKING)) make_clean(chip);
+    if (is_barrier)
+        set_tail(chip, &chip->stream[node->stream], node);
+    else
+        join(chip, node->stream, node, 0, clock_ps);
+    if (chip->is_dirty && packet->type == VNPU_PACKET_COPY_D2H &&
+        (packet->flags & VNPU_PACKET_BLOCKING))
+        make_clean(chip);
     fill_times(chip, node->start_ps, node->host_end_ps, completion);
     let_go(chip, node);
-    if (chip->options.reuse == DEV_REUSE_OFF && !client->is_profiling && !chip->is_dirty) dev_reuse_drop_kept(chip->reuse);
+    if (chip->options.reuse == DEV_REUSE_OFF && !client->is_profiling && !chip->is_dirty)
+        dev_reuse_drop_kept(chip->reuse);
 }
 
-/* --- events ----------------------------------------------------------------------------------------------------------- */
+/* --- events
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 static chip_mark_t *find_mark(chip_client_t *client, uint64_t seq) {
     uint32_t low = client->first_mark, high = client->num_marks;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (client->mark[middle].seq < seq) low = middle + 1;
-        else high = middle;
+        if (client->mark[middle].seq < seq)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low < client->num_marks && client->mark[low].seq == seq ? &client->mark[low] : NULL;
 }
 
 static void add_mark(chip_client_t *client, chip_mark_t mark) {
-    if (client->num_marks == client->mark_capacity && client->first_mark > client->mark_capacity / 2) {
+    if (client->num_marks == client->mark_capacity &&
+        client->first_mark > client->mark_capacity / 2) {
         client->num_marks -= client->first_mark;
-        memmove(client->mark, client->mark + client->first_mark, client->num_marks * sizeof *client->mark);
+        memmove(client->mark, client->mark + client->first_mark,
+                client->num_marks * sizeof *client->mark);
         client->first_mark = 0;
     }
     if (client->num_marks == client->mark_capacity) {
@@ -311,9 +348,11 @@ static void add_mark(chip_client_t *client, chip_mark_t mark) {
 }
 
 /* A record is the time at which its stream drains; a wait lets the stream wait for that. */
-void chip_event(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
+void chip_event(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet,
+                vnpu_completion_t *completion) {
     const dev_machine_t *machine = &chip->machine;
-    uint64_t seen = packet->host_clock_ps + machine->doorbell_ps + machine->fetch_ps + machine->decode_ps;
+    uint64_t seen =
+        packet->host_clock_ps + machine->doorbell_ps + machine->fetch_ps + machine->decode_ps;
     completion->start_ps = completion->end_ps = seen;
     if (chip->timing == NULL) return;
     chip->was_retimed = false;
@@ -325,7 +364,10 @@ void chip_event(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *pa
     }
     chip_stream_t *stream = &chip->stream[index];
     stream->marked_ps = max_u64(stream->marked_ps, seen);
-    chip_mark_t now = {.seq = packet->seq, .node = stream->tail, .drained_ps = stream->drained_ps, .seen_ps = seen,
+    chip_mark_t now = {.seq = packet->seq,
+                       .node = stream->tail,
+                       .drained_ps = stream->drained_ps,
+                       .seen_ps = seen,
                        .was_open = chip->is_dirty};
     fill_times(chip, mark_ps(&now), mark_ps(&now), completion);
     if (packet->type == VNPU_PACKET_EVENT_WAIT) return;
@@ -333,7 +375,9 @@ void chip_event(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *pa
     add_mark(client, now);
 }
 
-/* --- questions -------------------------------------------------------------------------------------------------------- */
+/* --- questions
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static uint64_t packet_ps(const dev_chip_t *chip, chip_client_t *client, uint64_t seq) {
     const chip_mark_t *mark = find_mark(client, seq);
@@ -348,31 +392,42 @@ static uint64_t stream_ps(const dev_chip_t *chip, const chip_client_t *client, u
     for (uint32_t i = 0; i < chip->num_streams; i++) {
         const chip_stream_t *stream = &chip->stream[i];
         if (stream->client != client->id || stream->id != id) continue;
-        uint64_t end = stream->tail == NULL ? stream->host_end_ps : max_u64(stream->tail->host_end_ps, stream->tail->end_ps);
+        uint64_t end = stream->tail == NULL
+                           ? stream->host_end_ps
+                           : max_u64(stream->tail->host_end_ps, stream->tail->end_ps);
         return max_u64(end, stream->marked_ps);
     }
     return 0;
 }
 
-void chip_time(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet, vnpu_completion_t *completion) {
+void chip_time(dev_chip_t *chip, chip_client_t *client, const vnpu_packet_t *packet,
+               vnpu_completion_t *completion) {
     if (chip->timing == NULL) return;
     make_clean(chip);
     switch ((vnpu_time_of_t)packet->u.mem.address) {
     case VNPU_TIME_OF_ALL: completion->value[0] = chip->host_drain_ps; return;
-    case VNPU_TIME_OF_STREAM: completion->value[0] = stream_ps(chip, client, (uint32_t)packet->u.mem.bytes); return;
-    case VNPU_TIME_OF_PACKET: completion->value[0] = packet_ps(chip, client, packet->u.mem.bytes); return;
+    case VNPU_TIME_OF_STREAM:
+        completion->value[0] = stream_ps(chip, client, (uint32_t)packet->u.mem.bytes);
+        return;
+    case VNPU_TIME_OF_PACKET:
+        completion->value[0] = packet_ps(chip, client, packet->u.mem.bytes);
+        return;
     }
     sim_error_t err = {0};
-    sim_error_set(&err, SIM_ERROR_INVALID_VALUE, "packet %llu asks for time %llu: 0 all, 1 stream, 2 packet",
+    sim_error_set(&err, SIM_ERROR_INVALID_VALUE,
+                  "packet %llu asks for time %llu: 0 all, 1 stream, 2 packet",
                   (unsigned long long)packet->seq, (unsigned long long)packet->u.mem.address);
     chip_fail(client, completion, SIM_ERROR_INVALID_VALUE, &err);
 }
 
-/* --- end -------------------------------------------------------------------------------------------------------------- */
+/* --- end
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 void chip_forget_client(dev_chip_t *chip, uint32_t id) {
     chip_client_t *client = &chip->client[id - 1];
-    for (uint32_t i = client->first_mark; i < client->num_marks; i++) let_go(chip, client->mark[i].node);
+    for (uint32_t i = client->first_mark; i < client->num_marks; i++)
+        let_go(chip, client->mark[i].node);
     free(client->mark);
     client->mark = NULL;
     client->first_mark = client->num_marks = client->mark_capacity = 0;

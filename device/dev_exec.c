@@ -323,11 +323,10 @@ static sim_status_t deal(dev_exec_t *exec, const dev_launch_t *launch, sim_error
                              exec->core[0], exec->core[exec->takers - 1]);
     }
     if (header->sram_bytes > cls->sram_bytes || header->acc_bytes > cls->acc_bytes) {
-        return sim_error_set(err, SIM_ERROR_SRAM_OVERFLOW,
-                             "program %s: needs %u bytes of SRAM and %u of ACC, a core has %" PRIu64
-                             " and %" PRIu64,
-                             header->name, header->sram_bytes, header->acc_bytes, cls->sram_bytes,
-                             cls->acc_bytes);
+        return sim_error_set(
+            err, SIM_ERROR_SRAM_OVERFLOW,
+            "program %s: needs %u bytes of SRAM and %u of ACC, a core has %" PRIu64 " and %" PRIu64,
+            header->name, header->sram_bytes, header->acc_bytes, cls->sram_bytes, cls->acc_bytes);
     }
     exec->instances = (uint32_t)instances;
     return dev_launch_check_team(launch, err);
@@ -419,7 +418,8 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 void exec_rows_record(exec_instance_t *instance, const uint64_t *address, uint64_t count,
                       uint64_t base) {
     exec_rows_t *rows =
-        &instance->exec->rows->rows[(uint64_t)instance->index * VNPU_MAX_QUEUES + instance->running];
+        &instance->exec->rows
+             ->rows[(uint64_t)instance->index * VNPU_MAX_QUEUES + instance->running];
     if (rows->count == rows->room) {
         rows->room = rows->room ? 2 * rows->room : 4;
         dev_rows_t *grown = realloc(rows->list, rows->room * sizeof *grown);

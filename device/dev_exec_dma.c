@@ -146,8 +146,8 @@ static sim_status_t dma_copy(exec_instance_t *instance) {
     const vnpu_insn_t *insn = instance->insn;
     bool accumulates = insn->flags & VNPU_F_ACCUMULATE, has_blocks = is_blocked(instance);
     exec_operand_t dst, src;
-    sim_status_t status = make_pair(
-        instance, accumulates || has_blocks ? ACCESS_UPDATE : ACCESS_WRITE, &dst, &src);
+    sim_status_t status =
+        make_pair(instance, accumulates || has_blocks ? ACCESS_UPDATE : ACCESS_WRITE, &dst, &src);
     if (status != SIM_OK || dst.view.count == 0) return status;
     if (src.view.count == 0 && !(insn->flags & VNPU_F_PAD)) return SIM_OK;
     static const uint8_t zero[8];

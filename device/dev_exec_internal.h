@@ -38,7 +38,7 @@ typedef struct exec_worker {
     size_t map_bytes;
     exec_scratch_t scratch[SCRATCH_COUNT];
     uint32_t f32_passes; /* of the product in work: bf16 terms of one of f32, 0: native */
-    float *vector_temp; /* EXEC_VECTOR_TEMPS blocks */
+    float *vector_temp;  /* EXEC_VECTOR_TEMPS blocks */
     pthread_t thread;
     bool has_thread;
 } exec_worker_t;
@@ -93,7 +93,7 @@ typedef struct exec_instance {
     exec_queue_t queue[VNPU_MAX_QUEUES];
     exec_alias_t alias[EXEC_MAX_ALIASES];
     uint32_t num_aliases;
-    uint64_t random; /* chaos */
+    uint64_t random;            /* chaos */
     struct exec_instance *team; /* all instances of the launch, [instances]; NULL: it is no team */
     uint32_t team_size;
     bool has_run; /* something, since it was last looked at */
@@ -130,19 +130,20 @@ struct dev_exec {
     bool is_stopping;
     sim_error_t fault; /* of fault_instance; under lock */
 
-    exec_instance_t *team; /* of the running team */
+    exec_instance_t *team;      /* of the running team */
     exec_worker_t *team_worker; /* memories of its cores, kept for the next one */
     uint32_t team_room;
 
     dev_row_set_t *rows; /* when the program gathers or scatters */
-    uint64_t runs; /* launches so far: joins the seed of chaos */
+    uint64_t runs;       /* launches so far: joins the seed of chaos */
 };
 
 /* ---- dev_exec_core.c: the interpreter ---- */
 sim_status_t exec_run_instance(exec_instance_t *instance) SIM_MUST_USE;
-/* Instances that signal each other, each with a worker of its own: in turns, each until it cannot go on. The fault is in the
- * err of *out_culprit. */
-sim_status_t exec_run_team(exec_instance_t *team, uint32_t size, exec_instance_t **out_culprit) SIM_MUST_USE;
+/* Instances that signal each other, each with a worker of its own: in turns, each until it cannot
+ * go on. The fault is in the err of *out_culprit. */
+sim_status_t exec_run_team(exec_instance_t *team, uint32_t size,
+                           exec_instance_t **out_culprit) SIM_MUST_USE;
 /* Records a fault of the running instruction: "program p: queue dma0 insn 3 (line 12), core 1,
  * instance 5: <text>". */
 sim_status_t exec_fault(const exec_instance_t *instance, sim_status_t status, const char *format,

@@ -130,8 +130,8 @@ static const char *const oob_names[] = {
     [VNPU_OOB_ERROR] = "error", [VNPU_OOB_CLAMP] = "clamp", [VNPU_OOB_SKIP] = "skip"};
 
 static const char *const dtype_names[VNPU_DTYPE_COUNT] = {
-    [VNPU_F32] = "f32",       [VNPU_BF16] = "bf16", [VNPU_F16] = "f16",  [VNPU_F8E4M3] = "f8e4m3",
-    [VNPU_F8E5M2] = "f8e5m2", [VNPU_I8] = "i8",     [VNPU_U8] = "u8",    [VNPU_I16] = "i16",
+    [VNPU_F32] = "f32",       [VNPU_BF16] = "bf16", [VNPU_F16] = "f16",   [VNPU_F8E4M3] = "f8e4m3",
+    [VNPU_F8E5M2] = "f8e5m2", [VNPU_I8] = "i8",     [VNPU_U8] = "u8",     [VNPU_I16] = "i16",
     [VNPU_I32] = "i32",       [VNPU_I64] = "i64",   [VNPU_BOOL] = "bool", [VNPU_BFP8] = "bfp8",
     [VNPU_BFP4] = "bfp4"};
 

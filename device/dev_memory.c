@@ -103,9 +103,9 @@ sim_status_t dev_memory_create(uint64_t dram_bytes, dev_backing_t backing, uint6
 }
 
 sim_status_t dev_memory_create_shared(uint64_t dram_bytes, uint64_t shared_bytes,
-                                      uint64_t stripe_bytes, uint32_t cores,
-                                      dev_backing_t backing, uint64_t host_limit,
-                                      dev_memory_t **out_memory, sim_error_t *err) {
+                                      uint64_t stripe_bytes, uint32_t cores, dev_backing_t backing,
+                                      uint64_t host_limit, dev_memory_t **out_memory,
+                                      sim_error_t *err) {
     *out_memory = NULL;
     if (dram_bytes < DEV_MEMORY_ALIGN || dram_bytes > 1ull << 45) {
         return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "device memory of %" PRIu64 " bytes",
@@ -232,8 +232,8 @@ static sim_status_t alloc_locked(dev_memory_t *memory, region_t *region, uint32_
     return SIM_OK;
 }
 
-static sim_status_t alloc_in(dev_memory_t *memory, region_t *region, uint32_t owner,
-                             uint64_t bytes, uint64_t *out_address, sim_error_t *err) {
+static sim_status_t alloc_in(dev_memory_t *memory, region_t *region, uint32_t owner, uint64_t bytes,
+                             uint64_t *out_address, sim_error_t *err) {
     *out_address = 0;
     if (bytes == 0 || owner == 0) {
         return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
@@ -294,7 +294,8 @@ sim_shared_home_t dev_memory_home(const dev_memory_t *memory, uint64_t address) 
     pthread_rwlock_t *lock = (pthread_rwlock_t *)&memory->lock;
     pthread_rwlock_rdlock(lock);
     const block_t *block = &memory->block[block_of(memory, offset)];
-    if (block->shards > 0) home = (sim_shared_home_t){DEV_MEMORY_BASE + block->offset, block->shards};
+    if (block->shards > 0)
+        home = (sim_shared_home_t){DEV_MEMORY_BASE + block->offset, block->shards};
     pthread_rwlock_unlock(lock);
     return home;
 }
@@ -335,8 +336,7 @@ static void release_block(dev_memory_t *memory, size_t at) {
         block->bytes += memory->block[at + 1].bytes;
         blocks_remove(memory, at + 1);
     }
-    if (at > 0 && memory->block[at - 1].owner == 0 &&
-        is_inside(region, &memory->block[at - 1])) {
+    if (at > 0 && memory->block[at - 1].owner == 0 && is_inside(region, &memory->block[at - 1])) {
         memory->block[at - 1].bytes += memory->block[at].bytes;
         memory->block[at - 1].is_dirty = true;
         blocks_remove(memory, at);

@@ -15,10 +15,13 @@ void dev_queue_name(const vnpu_queue_section_t *section, char text[16]) {
 
 void dev_semaphore_name(const dev_program_t *program, uint32_t sem, char text[80]) {
     const char *name = program->strings; /* arguments, then semaphores (device/vnpu_isa.h) */
-    for (uint32_t i = 0; program->header.strings_bytes > 0 && i < program->header.num_args + sem; i++)
+    for (uint32_t i = 0; program->header.strings_bytes > 0 && i < program->header.num_args + sem;
+         i++)
         name += strlen(name) + 1;
-    if (program->header.strings_bytes > 0) snprintf(text, 80, "%u (%.60s)", sem, name);
-    else snprintf(text, 80, "%u", sem);
+    if (program->header.strings_bytes > 0)
+        snprintf(text, 80, "%u (%.60s)", sem, name);
+    else
+        snprintf(text, 80, "%u", sem);
 }
 
 bool dev_nest_range(const dev_nest_t *nest, const vnpu_insn_t *insn, uint32_t l, uint32_t *out_low,
@@ -133,7 +136,8 @@ fail:
 }
 
 dev_program_t *dev_program_retain(const dev_program_t *program) {
-    dev_program_t *shared = (dev_program_t *)(uintptr_t)program; /* a count is no part of what the program says */
+    dev_program_t *shared =
+        (dev_program_t *)(uintptr_t)program; /* a count is no part of what the program says */
     shared->users++;
     return shared;
 }
@@ -181,11 +185,12 @@ sim_status_t dev_launch_check_team(const dev_launch_t *launch, sim_error_t *err)
     for (uint32_t w = 0; w < DEV_MAX_CORES / 64; w++)
         cores += (uint64_t)__builtin_popcountll(launch->core_mask[w]);
     if (instances > cores) {
-        return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
-                             "%s: its instances signal each other, so all run at once: grid %u x %u "
-                             "needs %llu cores, the launch has %llu",
-                             program->header.name, launch->grid[0], launch->grid[1],
-                             (unsigned long long)instances, (unsigned long long)cores);
+        return sim_error_set(
+            err, SIM_ERROR_INVALID_VALUE,
+            "%s: its instances signal each other, so all run at once: grid %u x %u "
+            "needs %llu cores, the launch has %llu",
+            program->header.name, launch->grid[0], launch->grid[1], (unsigned long long)instances,
+            (unsigned long long)cores);
     }
     const uint32_t *least = program->team_grid;
     if (launch->grid[0] < least[0] || launch->grid[1] < least[1]) {

@@ -25,7 +25,8 @@ typedef struct dev_nest {
 bool dev_nest_range(const dev_nest_t *nest, const vnpu_insn_t *insn, uint32_t l, uint32_t *out_low,
                     uint32_t *out_high);
 
-/* Checks everything and fills in `match`, `sem_waiter` and `class_mask`. Image sizes are right already. */
+/* Checks everything and fills in `match`, `sem_waiter` and `class_mask`. Image sizes are right
+ * already. */
 sim_status_t dev_program_validate(dev_program_t *program, const dev_machine_t *machine,
                                   sim_error_t *err) SIM_MUST_USE;
 

@@ -34,7 +34,8 @@ sim_status_t dev_reuse_create(dev_reuse_table_t **out_table) {
 }
 
 void dev_epoch_free(dev_epoch_t *epoch) {
-    for (uint32_t i = 0; i < epoch->count; i++) dev_record_free(&epoch->member[i].record);
+    for (uint32_t i = 0; i < epoch->count; i++)
+        dev_record_free(&epoch->member[i].record);
     free(epoch->member);
     free(epoch->ended);
     epoch->member = NULL;
@@ -71,20 +72,23 @@ static dev_epoch_t **epochs_of(dev_reuse_table_t *table, const uint64_t key[2]) 
 
 /* Cuts a list behind its first DEV_REUSE_EPOCHS. */
 static void drop_oldest(dev_epoch_t *epoch) {
-    for (uint32_t i = 1; epoch != NULL && i < DEV_REUSE_EPOCHS; i++) epoch = epoch->next;
+    for (uint32_t i = 1; epoch != NULL && i < DEV_REUSE_EPOCHS; i++)
+        epoch = epoch->next;
     if (epoch == NULL) return;
     free_epochs(epoch->next);
     epoch->next = NULL;
 }
 
-sim_status_t dev_reuse_add_epoch(dev_reuse_table_t *table, const dev_epoch_t *epoch, bool is_kept_only, bool may_drop,
-                                 const dev_epoch_t **out_epoch) {
+sim_status_t dev_reuse_add_epoch(dev_reuse_table_t *table, const dev_epoch_t *epoch,
+                                 bool is_kept_only, bool may_drop, const dev_epoch_t **out_epoch) {
     *out_epoch = NULL;
-    dev_epoch_t **list = is_kept_only ? &table->kept_epochs : epochs_of(table, epoch->member[0].key);
+    dev_epoch_t **list =
+        is_kept_only ? &table->kept_epochs : epochs_of(table, epoch->member[0].key);
     dev_epoch_t *added = list == NULL ? NULL : malloc(sizeof *added);
     if (added == NULL) return SIM_ERROR_OUT_OF_MEMORY;
     *added = *epoch;
-    for (uint32_t i = 0; i < added->count; i++) added->member[i].record.id = table->next_id++;
+    for (uint32_t i = 0; i < added->count; i++)
+        added->member[i].record.id = table->next_id++;
     added->next = *list;
     *list = added;
     if (may_drop && !is_kept_only) drop_oldest(added);
@@ -139,7 +143,8 @@ static reuse_entry_t *entry_new(dev_reuse_table_t *table, const dev_record_t *re
     return entry;
 }
 
-sim_status_t dev_reuse_add(dev_reuse_table_t *table, const dev_record_t *record, const dev_record_t **out_record) {
+sim_status_t dev_reuse_add(dev_reuse_table_t *table, const dev_record_t *record,
+                           const dev_record_t **out_record) {
     *out_record = NULL;
     reuse_entry_t *entry = entry_new(table, record);
     if (entry == NULL) return SIM_ERROR_OUT_OF_MEMORY;
@@ -148,7 +153,8 @@ sim_status_t dev_reuse_add(dev_reuse_table_t *table, const dev_record_t *record,
     return SIM_OK;
 }
 
-sim_status_t dev_reuse_keep(dev_reuse_table_t *table, const dev_record_t *record, const dev_record_t **out_record) {
+sim_status_t dev_reuse_keep(dev_reuse_table_t *table, const dev_record_t *record,
+                            const dev_record_t **out_record) {
     *out_record = NULL;
     reuse_entry_t *entry = entry_new(table, record);
     if (entry == NULL) return SIM_ERROR_OUT_OF_MEMORY;
@@ -158,7 +164,8 @@ sim_status_t dev_reuse_keep(dev_reuse_table_t *table, const dev_record_t *record
     return SIM_OK;
 }
 
-void dev_reuse_give_slices(dev_reuse_table_t *table, const dev_record_t *record, dev_record_t *fresh) {
+void dev_reuse_give_slices(dev_reuse_table_t *table, const dev_record_t *record,
+                           dev_record_t *fresh) {
     reuse_entry_t *entry = NULL;
     HASH_FIND(hh, table->head, record->key, sizeof record->key, entry);
     if (entry == NULL || entry->record.slice != NULL) return;

@@ -1,4 +1,5 @@
-/* The timing engine: units of the machine, sequencers of the queues, and the books of every engine. */
+/* The timing engine: units of the machine, sequencers of the queues, and the books of every engine.
+ */
 #include "device/dev_timing_internal.h"
 
 #include <stdio.h>
@@ -6,13 +7,15 @@
 #include <string.h>
 
 #define ENGINE_NONE UINT32_MAX
-#define MAX_SLICES (1u << 20)
+#define MAX_SLICES  (1u << 20)
 
 static void queue_try(timing_queue_t *queue);
 static void queue_fetch(timing_queue_t *queue);
 static void instance_start(sim_engine_t *engine, sim_event_t *event);
 
-/* --- books -------------------------------------------------------------------------------------------------------- */
+/* --- books
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 void timing_book(dev_timing_t *timing, uint32_t engine, sim_tick_t upto, sim_cause_t cause) {
     if (engine == ENGINE_NONE) return;
@@ -22,14 +25,16 @@ void timing_book(dev_timing_t *timing, uint32_t engine, sim_tick_t upto, sim_cau
     books->booked_to = upto;
 }
 
-/* A queue that waits while its engine works is no loss; the books of a busy engine are closed by the operation's end. */
+/* A queue that waits while its engine works is no loss; the books of a busy engine are closed by
+ * the operation's end. */
 static void book_waiting(timing_queue_t *queue, sim_cause_t cause) {
     dev_timing_t *timing = queue->core->timing;
     if (queue->in_unit == 0) timing_book(timing, queue->engine, sim_now(timing->engine), cause);
 }
 
 static sim_cause_t semaphore_cause(const timing_queue_t *queue) {
-    bool is_data = queue->section->kind != VNPU_QUEUE_DMA && queue->core->job->sem_from_dma[queue->waiting_sem];
+    bool is_data = queue->section->kind != VNPU_QUEUE_DMA &&
+                   queue->core->job->sem_from_dma[queue->waiting_sem];
     return is_data ? SIM_CAUSE_OPERAND_WAIT : SIM_CAUSE_SEMAPHORE_WAIT;
 }
 
@@ -43,12 +48,17 @@ static void add_slice(timing_job_t *job, const timing_slot_t *slot, const sim_op
         record->slice = slice;
         job->slice_capacity = capacity;
     }
-    record->slice[record->num_slices++] = (vnpu_profile_slice_t){
-        .engine = slot->queue->engine, .op = slot->opcode, .instance = (uint16_t)slot->instance,
-        .start_ps = op->start - job->start, .end_ps = op->end - job->start};
+    record->slice[record->num_slices++] =
+        (vnpu_profile_slice_t){.engine = slot->queue->engine,
+                               .op = slot->opcode,
+                               .instance = (uint16_t)slot->instance,
+                               .start_ps = op->start - job->start,
+                               .end_ps = op->end - job->start};
 }
 
-/* --- slots -------------------------------------------------------------------------------------------------------- */
+/* --- slots
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 uint32_t timing_reach(const timing_core_t *core, const vnpu_insn_t *insn, uint32_t *out_core) {
     const timing_job_t *job = core->job;
@@ -65,7 +75,9 @@ static void signal_core(timing_core_t *core, const vnpu_sem_signal_t *signal) {
         if (signal[i].sem == VNPU_NO_SEM) continue;
         core->sem[signal[i].sem] += signal[i].delta;
         timing_queue_t *waiter = core->sem_waiter[signal[i].sem];
-        if (waiter != NULL && waiter->stage == TIMING_WAIT_SEM && waiter->waiting_sem == signal[i].sem) queue_try(waiter);
+        if (waiter != NULL && waiter->stage == TIMING_WAIT_SEM &&
+            waiter->waiting_sem == signal[i].sem)
+            queue_try(waiter);
     }
 }
 
@@ -82,7 +94,8 @@ static void deliver(timing_slot_t *slot) {
         return;
     }
     uint32_t reached[DEV_MAX_CORES], count = timing_reach(core, remote, reached);
-    for (uint32_t i = 0; i < count; i++) signal_core(&core->timing->core[reached[i]], signal);
+    for (uint32_t i = 0; i < count; i++)
+        signal_core(&core->timing->core[reached[i]], signal);
 }
 
 void timing_drop_signals(timing_core_t *core) {
@@ -97,13 +110,15 @@ void timing_drop_signals(timing_core_t *core) {
     }
 }
 
-/* Ends the instance when its streams have ended and its results are visible: the last one of a launch on this core ends with
- * that, the others with their last signal. */
+/* Ends the instance when its streams have ended and its results are visible: the last one of a
+ * launch on this core ends with that, the others with their last signal. */
 static void core_check(timing_core_t *core) {
-    if (core->active_queues != 0 || core->unfinished != 0 || core->instance == INSTANCE_NONE) return;
+    if (core->active_queues != 0 || core->unfinished != 0 || core->instance == INSTANCE_NONE)
+        return;
     dev_timing_t *timing = core->timing;
     if (core->next_instance == INSTANCE_NONE) {
-        if (!core->job->placed.program->is_team) timing_drop_signals(core); /* a team's go when all of it has ended */
+        if (!core->job->placed.program->is_team)
+            timing_drop_signals(core); /* a team's go when all of it has ended */
         core->instance = INSTANCE_NONE;
         if (--core->job->cores_left == 0) timing_job_ended(core->job);
         return;
@@ -111,7 +126,8 @@ static void core_check(timing_core_t *core) {
     if (core->in_flight != 0) return;
     core->instance = INSTANCE_NONE;
     sim_tick_t now = sim_now(timing->engine);
-    for (uint32_t q = 0; q < core->num_queues; q++) timing_book(timing, core->queue[q].engine, now, SIM_CAUSE_IDLE);
+    for (uint32_t q = 0; q < core->num_queues; q++)
+        timing_book(timing, core->queue[q].engine, now, SIM_CAUSE_IDLE);
     const sim_clock_t *clock = &core->cls->core_clock;
     uint64_t cycle = sim_clock_cycle_up(clock, now) + core->cls->instance_cycles;
     sim_event_schedule(timing->engine, &core->start_event, sim_clock_tick(clock, cycle));
@@ -125,11 +141,14 @@ static void signal_arrives(sim_engine_t *engine, sim_event_t *event) {
     core_check(core);
 }
 
-/* A signal to another core is a message without payload through the interconnect; that of a multicast comes with the data. */
+/* A signal to another core is a message without payload through the interconnect; that of a
+ * multicast comes with the data. */
 static sim_tick_t signal_on_its_way(const timing_slot_t *slot, sim_tick_t now) {
     const timing_core_t *core = slot->queue->core;
     uint32_t to[DEV_MAX_CORES];
-    if (slot->remote->multicast != 0 || timing_reach(core, slot->remote, to) == 0 || to[0] == core->index) return now;
+    if (slot->remote->multicast != 0 || timing_reach(core, slot->remote, to) == 0 ||
+        to[0] == core->index)
+        return now;
     sim_noc_path_t path = {.src_port = core->index, .dst_port = to[0], .cls = SIM_NOC_REQUEST};
     return sim_noc_send(core->timing->noc, path, 0, now);
 }
@@ -149,7 +168,8 @@ static void finish_slot(timing_slot_t *slot) {
         return;
     }
     const sim_clock_t *clock = &core->cls->core_clock;
-    sim_event_schedule(timing->engine, &slot->signal_event, sim_clock_tick(clock, sim_clock_cycle_up(clock, now) + latency));
+    sim_event_schedule(timing->engine, &slot->signal_event,
+                       sim_clock_tick(clock, sim_clock_cycle_up(clock, now) + latency));
 }
 
 static timing_slot_t *take_slot(timing_queue_t *queue) {
@@ -159,7 +179,8 @@ static timing_slot_t *take_slot(timing_queue_t *queue) {
         return slot;
     }
     slot = calloc(1, sizeof *slot);
-    if (slot == NULL) sim_bug("timing", sim_now(queue->core->timing->engine), "out of memory for an operation");
+    if (slot == NULL)
+        sim_bug("timing", sim_now(queue->core->timing->engine), "out of memory for an operation");
     slot->queue = queue;
     slot->next_all = queue->all_slots;
     queue->all_slots = slot;
@@ -176,7 +197,8 @@ void timing_op_end(sim_engine_t *engine, sim_op_t *op) {
     queue->in_unit--;
     timing_book(timing, queue->engine, op->start, SIM_CAUSE_ISSUE);
     if (books->booked_to != op->start) {
-        sim_bug("timing", op->start, "engine %u: operation starts at %llu inside what is booked to %llu", queue->engine,
+        sim_bug("timing", op->start,
+                "engine %u: operation starts at %llu inside what is booked to %llu", queue->engine,
                 (unsigned long long)op->start, (unsigned long long)books->booked_to);
     }
     uint64_t sum = 0;
@@ -185,8 +207,8 @@ void timing_op_end(sim_engine_t *engine, sim_op_t *op) {
         sum += op->cause[c];
     }
     if (sum != op->end - op->start) {
-        sim_bug("timing", op->end, "engine %u: causes sum to %llu of %llu ticks", queue->engine, (unsigned long long)sum,
-                (unsigned long long)(op->end - op->start));
+        sim_bug("timing", op->end, "engine %u: causes sum to %llu of %llu ticks", queue->engine,
+                (unsigned long long)sum, (unsigned long long)(op->end - op->start));
     }
     books->booked_to = op->end;
     if (queue->core->job->with_slices) add_slice(queue->core->job, slot, op);
@@ -212,7 +234,8 @@ void timing_op_done(sim_engine_t *engine, sim_op_t *op) {
     core_check(core);
 }
 
-/* --- the sequencer of a queue --------------------------------------------------------------------------------------- */
+/* --- the sequencer of a queue
+ * --------------------------------------------------------------------------------------- */
 
 static void queue_issue(sim_engine_t *engine, sim_event_t *event) {
     (void)engine;
@@ -252,8 +275,8 @@ static bool semaphores_ready(timing_queue_t *queue) {
     return true;
 }
 
-/* An instruction without work. One of the engine (its pattern was clipped away) keeps its place: what it signals says that
- * everything before it is done. SYNC and the like signal at once. */
+/* An instruction without work. One of the engine (its pattern was clipped away) keeps its place:
+ * what it signals says that everything before it is done. SYNC and the like signal at once. */
 static void complete_empty(timing_queue_t *queue, timing_slot_t *slot, bool is_engine_op) {
     timing_slot_t *ahead = queue->newest;
     if (!is_engine_op || ahead == NULL) {
@@ -279,7 +302,8 @@ static void queue_try(timing_queue_t *queue) {
     }
     if ((insn->flags & VNPU_F_NO_CONSUME) == 0) {
         for (uint32_t i = 0; i < 2; i++) {
-            if (insn->wait[i].sem != VNPU_NO_SEM) core->sem[insn->wait[i].sem] -= insn->wait[i].value;
+            if (insn->wait[i].sem != VNPU_NO_SEM)
+                core->sem[insn->wait[i].sem] -= insn->wait[i].value;
         }
     }
     timing_slot_t *slot = take_slot(queue);
@@ -305,7 +329,9 @@ static void queue_try(timing_queue_t *queue) {
     core_check(core);
 }
 
-/* --- instances ------------------------------------------------------------------------------------------------------ */
+/* --- instances
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static void instance_start(sim_engine_t *engine, sim_event_t *event) {
     (void)engine;
@@ -330,19 +356,25 @@ static void instance_start(sim_engine_t *engine, sim_event_t *event) {
         dev_cursor_init(&queue->cursor, placed->program, queue->section);
         dev_cursor_place(&queue->cursor, core->grid_pos);
     }
-    for (uint32_t q = 0; q < core->num_queues; q++) queue_fetch(&core->queue[q]);
+    for (uint32_t q = 0; q < core->num_queues; q++)
+        queue_fetch(&core->queue[q]);
     core_check(core);
 }
 
-static uint32_t vector_engine(const timing_core_t *core) { return core->first_engine + (core->cls->has_matrix ? 1 : 0); }
-uint32_t timing_dma_engine(const timing_core_t *core, uint32_t queue) { return vector_engine(core) + 1 + queue; }
+static uint32_t vector_engine(const timing_core_t *core) {
+    return core->first_engine + (core->cls->has_matrix ? 1 : 0);
+}
+uint32_t timing_dma_engine(const timing_core_t *core, uint32_t queue) {
+    return vector_engine(core) + 1 + queue;
+}
 
 static uint32_t engine_of(const timing_core_t *core, const vnpu_queue_section_t *section) {
     switch ((vnpu_queue_kind_t)section->kind) {
     case VNPU_QUEUE_MATRIX: return core->cls->has_matrix ? core->first_engine : ENGINE_NONE;
     case VNPU_QUEUE_VECTOR: return vector_engine(core);
     case VNPU_QUEUE_DMA: return timing_dma_engine(core, section->index);
-    case VNPU_QUEUE_CTRL: case VNPU_QUEUE_KIND_COUNT: return ENGINE_NONE;
+    case VNPU_QUEUE_CTRL:
+    case VNPU_QUEUE_KIND_COUNT: return ENGINE_NONE;
     }
     return ENGINE_NONE;
 }
@@ -352,7 +384,8 @@ static void core_reset(timing_core_t *core) {
     sim_share_reset(&core->acc);
     if (core->matrix != NULL) sim_matrix_reset(core->matrix);
     sim_vector_reset(core->vector);
-    for (uint32_t d = 0; d < core->cls->dma_queues; d++) sim_dma_reset(core->dma[d]);
+    for (uint32_t d = 0; d < core->cls->dma_queues; d++)
+        sim_dma_reset(core->dma[d]);
     core->instance = core->next_instance = INSTANCE_NONE;
     core->active_queues = core->in_flight = core->unfinished = 0;
     memset(core->sem_waiter, 0, sizeof core->sem_waiter);
@@ -364,7 +397,8 @@ void dev_timing_begin(dev_timing_t *timing) {
     sim_cache_reset(timing->cache);
     sim_shared_reset(timing->shared);
     sim_noc_reset(timing->noc);
-    for (uint32_t c = 0; c < timing->machine.cores; c++) core_reset(&timing->core[c]);
+    for (uint32_t c = 0; c < timing->machine.cores; c++)
+        core_reset(&timing->core[c]);
     memset(timing->books, 0, timing->engines * sizeof *timing->books);
     timing->num_jobs = 0;
     timing->ended = timing->ended_tail = NULL;
@@ -402,7 +436,8 @@ void timing_start_cores(timing_job_t *job, sim_tick_t tick) {
     uint32_t taker = 0;
     find_dma_semaphores(job);
     job->takers = 0;
-    for (uint32_t c = 0; c < timing->machine.cores; c++) job->takers += (uint32_t)(launch->core_mask[c / 64] >> (c % 64)) & 1u;
+    for (uint32_t c = 0; c < timing->machine.cores; c++)
+        job->takers += (uint32_t)(launch->core_mask[c / 64] >> (c % 64)) & 1u;
     job->cores_left = 0;
     for (uint32_t c = 0; c < timing->machine.cores; c++) {
         if (((launch->core_mask[c / 64] >> (c % 64)) & 1u) == 0) continue;
@@ -412,7 +447,8 @@ void timing_start_cores(timing_job_t *job, sim_tick_t tick) {
         job->team[taker] = (uint16_t)c;
         core->next_instance = taker++;
         core->num_queues = launch->program->header.num_queues;
-        for (uint32_t q = 0; q < core->num_queues; q++) queue_prepare(core, q);
+        for (uint32_t q = 0; q < core->num_queues; q++)
+            queue_prepare(core, q);
         job->cores_left++;
         const sim_clock_t *clock = &core->cls->core_clock;
         uint64_t cycle = sim_clock_cycle_up(clock, tick) + core->cls->instance_cycles;
@@ -420,9 +456,13 @@ void timing_start_cores(timing_job_t *job, sim_tick_t tick) {
     }
 }
 
-/* --- creation ------------------------------------------------------------------------------------------------------- */
+/* --- creation
+ * -------------------------------------------------------------------------------------------------------
+ */
 
-uint32_t timing_engines_of(const dev_class_t *cls) { return (cls->has_matrix ? 2 : 1) + cls->dma_queues; }
+uint32_t timing_engines_of(const dev_class_t *cls) {
+    return (cls->has_matrix ? 2 : 1) + cls->dma_queues;
+}
 
 static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
     timing_core_t *core = &timing->core[index];
@@ -433,43 +473,54 @@ static sim_status_t core_init(dev_timing_t *timing, uint32_t index) {
     core->first_engine = index == 0 ? 0 : core[-1].first_engine + timing_engines_of(core[-1].cls);
     sim_event_init(&core->start_event, SIM_PHASE_ISSUE, instance_start);
     bool is_blocked = cls->sram_banks.part_bytes > 0; /* each bank with ports of its own */
-    sim_share_init_parts(&core->sram, timing->engine, &cls->core_clock, cls->sram_bytes_per_cycle, is_blocked ? cls->sram_banks.banks : 1,
-                         cls->sram_banks.part_bytes);
+    sim_share_init_parts(&core->sram, timing->engine, &cls->core_clock, cls->sram_bytes_per_cycle,
+                         is_blocked ? cls->sram_banks.banks : 1, cls->sram_banks.part_bytes);
     sim_share_init(&core->acc, timing->engine, &cls->core_clock, cls->acc_bytes_per_cycle);
     sim_status_t status = SIM_OK;
-    if (cls->has_matrix) status = sim_matrix_create(timing->engine, &cls->matrix, &core->sram, &core->acc, &core->matrix);
-    if (status == SIM_OK) status = sim_vector_create(timing->engine, &cls->vector, &core->sram, &core->acc, &core->vector);
+    if (cls->has_matrix)
+        status =
+            sim_matrix_create(timing->engine, &cls->matrix, &core->sram, &core->acc, &core->matrix);
+    if (status == SIM_OK)
+        status =
+            sim_vector_create(timing->engine, &cls->vector, &core->sram, &core->acc, &core->vector);
     for (uint32_t d = 0; d < cls->dma_queues && status == SIM_OK; d++) {
         sim_dma_spec_t spec = cls->dma;
         spec.network = d % sim_noc_networks(timing->noc);
-        status = sim_dma_create(timing->engine, &spec, timing->dram, timing->noc, index, &core->sram, &core->acc,
-                                &core->dma[d]);
+        status = sim_dma_create(timing->engine, &spec, timing->dram, timing->noc, index,
+                                &core->sram, &core->acc, &core->dma[d]);
         if (status != SIM_OK) break;
         sim_dma_set_cache(core->dma[d], timing->cache);
         sim_dma_set_shared(core->dma[d], timing->shared);
     }
     if (timing->shared == NULL) return status;
-    sim_shared_core_t home = {&core->sram, cls->core_clock, cls->sram_latency_cycles, cls->dma.writes_first};
+    sim_shared_core_t home = {&core->sram, cls->core_clock, cls->sram_latency_cycles,
+                              cls->dma.writes_first};
     sim_shared_set_core(timing->shared, index, &home);
     return status;
 }
 
-sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t *config, dev_timing_t **out_timing,
-                               sim_error_t *err) {
+sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t *config,
+                               dev_timing_t **out_timing, sim_error_t *err) {
     *out_timing = NULL;
     dev_timing_t *timing = calloc(1, sizeof *timing);
-    if (timing == NULL) return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no memory for the timing engine");
+    if (timing == NULL)
+        return sim_error_set(err, SIM_ERROR_OUT_OF_MEMORY, "no memory for the timing engine");
     timing->machine = *machine;
-    for (uint32_t c = 0; c < machine->num_classes; c++) timing->engines += machine->cls[c].cores * timing_engines_of(&machine->cls[c]);
+    for (uint32_t c = 0; c < machine->num_classes; c++)
+        timing->engines += machine->cls[c].cores * timing_engines_of(&machine->cls[c]);
     timing->core = calloc(machine->cores, sizeof *timing->core);
     timing->books = calloc(timing->engines, sizeof *timing->books);
-    sim_status_t status = timing->core == NULL || timing->books == NULL ? SIM_ERROR_OUT_OF_MEMORY : SIM_OK;
+    sim_status_t status =
+        timing->core == NULL || timing->books == NULL ? SIM_ERROR_OUT_OF_MEMORY : SIM_OK;
     if (status == SIM_OK) status = sim_engine_create(&timing->engine);
     if (status == SIM_OK) status = sim_dram_create(config, &timing->dram, err);
-    if (status == SIM_OK) status = sim_cache_create(config, timing->engine, timing->dram, &timing->cache, err);
-    if (status == SIM_OK) status = sim_shared_create(config, timing->engine, machine->cores, &timing->shared);
+    if (status == SIM_OK)
+        status = sim_cache_create(config, timing->engine, timing->dram, &timing->cache, err);
+    if (status == SIM_OK)
+        status = sim_shared_create(config, timing->engine, machine->cores, &timing->shared);
     if (status == SIM_OK) status = sim_noc_create(config, machine->cores, &timing->noc, err);
-    for (uint32_t c = 0; c < machine->cores && status == SIM_OK; c++) status = core_init(timing, c);
+    for (uint32_t c = 0; c < machine->cores && status == SIM_OK; c++)
+        status = core_init(timing, c);
     if (status != SIM_OK) {
         dev_timing_destroy(timing);
         return sim_error_set(err, status, "the timing engine could not be made");
@@ -481,7 +532,8 @@ sim_status_t dev_timing_create(const dev_machine_t *machine, const sim_config_t 
 static void core_fini(timing_core_t *core) {
     sim_matrix_destroy(core->matrix);
     sim_vector_destroy(core->vector);
-    for (uint32_t d = 0; d < DEV_MAX_DMA_QUEUES; d++) sim_dma_destroy(core->dma[d]);
+    for (uint32_t d = 0; d < DEV_MAX_DMA_QUEUES; d++)
+        sim_dma_destroy(core->dma[d]);
     for (uint32_t q = 0; q < VNPU_MAX_QUEUES; q++) {
         timing_slot_t *slot = core->queue[q].all_slots;
         while (slot != NULL) {
@@ -518,15 +570,23 @@ void dev_timing_set_shards(dev_timing_t *timing, const sim_shards_t *table) {
     if (timing->shared != NULL) sim_shared_set_shards(timing->shared, table);
 }
 
-uint32_t dev_timing_engines(const dev_timing_t *timing) { return timing->engines; }
+uint32_t dev_timing_engines(const dev_timing_t *timing) {
+    return timing->engines;
+}
 
 void dev_timing_engine_name(const dev_timing_t *timing, uint32_t engine, char text[32]) {
     uint32_t c = timing->machine.cores - 1;
-    while (engine < timing->core[c].first_engine) c--;
+    while (engine < timing->core[c].first_engine)
+        c--;
     const timing_core_t *core = &timing->core[c];
-    if (engine < vector_engine(core)) snprintf(text, 32, "core%u.matrix", c);
-    else if (engine == vector_engine(core)) snprintf(text, 32, "core%u.vector", c);
-    else snprintf(text, 32, "core%u.dma%u", c, engine - timing_dma_engine(core, 0));
+    if (engine < vector_engine(core))
+        snprintf(text, 32, "core%u.matrix", c);
+    else if (engine == vector_engine(core))
+        snprintf(text, 32, "core%u.vector", c);
+    else
+        snprintf(text, 32, "core%u.dma%u", c, engine - timing_dma_engine(core, 0));
 }
 
-uint64_t dev_timing_dram_peak(const dev_timing_t *timing) { return sim_dram_peak_bytes_per_s(timing->dram); }
+uint64_t dev_timing_dram_peak(const dev_timing_t *timing) {
+    return sim_dram_peak_bytes_per_s(timing->dram);
+}

@@ -61,8 +61,8 @@ void timing_count_memory(timing_job_t *job, const sim_dma_op_t *op, uint64_t byt
     if (is_shared) job->actions[VNPU_ENERGY_DMA].count[SIM_ENERGY_SRAM_BYTE] += read + written;
 }
 
-/* Part of `total` that a job has by its share of the weights; what the jobs before it got is in *given, so that the
- * parts of all jobs sum to the total. */
+/* Part of `total` that a job has by its share of the weights; what the jobs before it got is in
+ * *given, so that the parts of all jobs sum to the total. */
 static uint64_t share(uint64_t total, uint64_t upto, uint64_t all, uint64_t *given) {
     uint64_t end = all == 0 ? total : (uint64_t)((wide_t)total * upto / all);
     uint64_t part = end - *given;
@@ -78,22 +78,25 @@ static uint64_t shared_bytes(const timing_job_t *job) {
     return job->record.shared_read_bytes + job->record.shared_written_bytes;
 }
 
-/* Bursts, rows, lines and hops cannot be told apart by launch when several run at once: each takes its share by the
- * bytes of its patterns. With one launch in the epoch they are all its own. */
+/* Bursts, rows, lines and hops cannot be told apart by launch when several run at once: each takes
+ * its share by the bytes of its patterns. With one launch in the epoch they are all its own. */
 void timing_energy_end(dev_timing_t *timing) {
     const sim_dram_stats_t *dram = sim_dram_stats(timing->dram);
     static const sim_cache_stats_t none;
     const sim_cache_stats_t *cache = timing->cache != NULL ? sim_cache_stats(timing->cache) : &none;
     uint64_t hops = sim_noc_stats(timing->noc)->byte_hops, given[11] = {0}, upto = 0, all = 0;
     uint64_t moved_upto = 0, moved_all = 0;
-    for (uint32_t j = 0; j < timing->num_jobs; j++) all += dram_bytes(timing->job[j]);
-    for (uint32_t j = 0; j < timing->num_jobs; j++) moved_all += shared_bytes(timing->job[j]);
+    for (uint32_t j = 0; j < timing->num_jobs; j++)
+        all += dram_bytes(timing->job[j]);
+    for (uint32_t j = 0; j < timing->num_jobs; j++)
+        moved_all += shared_bytes(timing->job[j]);
     moved_all += all;
     for (uint32_t j = 0; j < timing->num_jobs; j++) {
         timing_job_t *job = timing->job[j];
         dev_record_t *record = &job->record;
         upto = j + 1 == timing->num_jobs ? all : upto + dram_bytes(job);
-        moved_upto = j + 1 == timing->num_jobs ? moved_all : moved_upto + dram_bytes(job) + shared_bytes(job);
+        moved_upto = j + 1 == timing->num_jobs ? moved_all
+                                               : moved_upto + dram_bytes(job) + shared_bytes(job);
         record->bus_read_bytes = share(dram->read_bytes, upto, all, &given[0]);
         record->bus_written_bytes = share(dram->write_bytes, upto, all, &given[1]);
         record->row_hits = share(dram->row_hits, upto, all, &given[2]);
@@ -108,10 +111,10 @@ void timing_energy_end(dev_timing_t *timing) {
         count[SIM_ENERGY_DRAM_WRITE_BYTE] = record->bus_written_bytes;
         count[SIM_ENERGY_DRAM_ACTIVATE] = record->row_closed + record->row_conflicts;
         count[SIM_ENERGY_DRAM_REFRESH] = share(dram->refreshes, upto, all, &given[5]);
-        job->actions[VNPU_ENERGY_NOC].count[SIM_ENERGY_NOC_BYTE_HOP] = share(hops, moved_upto, moved_all, &given[6]);
+        job->actions[VNPU_ENERGY_NOC].count[SIM_ENERGY_NOC_BYTE_HOP] =
+            share(hops, moved_upto, moved_all, &given[6]);
         for (uint32_t part = 0; part < VNPU_ENERGY_PARTS; part++) {
-            record->energy_fj[part] =
-                sim_energy_dynamic_fj(&job->cls->energy, &job->actions[part]);
+            record->energy_fj[part] = sim_energy_dynamic_fj(&job->cls->energy, &job->actions[part]);
         }
     }
 }

@@ -27,21 +27,22 @@ typedef struct timing_slot {
     } op;
     timing_queue_t *queue;
     struct timing_slot *next_free, *next_all;
-    struct timing_slot *followers; /* empty instructions behind this operation: they complete with it, newest first */
+    struct timing_slot *followers; /* empty instructions behind this operation: they complete with
+                                      it, newest first */
     struct timing_slot *next_follower;
     sim_event_t signal_event;
     vnpu_sem_signal_t signal[2];
     const vnpu_insn_t *remote; /* signals go to other instances; NULL: to its own */
-    uint32_t *port; /* [cores] receivers of a multicast, made at its first */
-    uint64_t *row; /* gather addresses, grown as needed */
+    uint32_t *port;            /* [cores] receivers of a multicast, made at its first */
+    uint64_t *row;             /* gather addresses, grown as needed */
     uint64_t row_capacity;
     uint32_t instance;
     uint8_t opcode;
 } timing_slot_t;
 
 typedef enum timing_stage {
-    TIMING_IDLE,     /* stream ended, or no instance */
-    TIMING_ISSUE,    /* fetch and decode */
+    TIMING_IDLE,  /* stream ended, or no instance */
+    TIMING_ISSUE, /* fetch and decode */
     TIMING_WAIT_SEM,
     TIMING_WAIT_UNIT,
     TIMING_WAIT_FENCE
@@ -61,7 +62,7 @@ struct timing_queue {
     uint32_t outstanding; /* between submit and done */
     timing_slot_t *free_slots, *all_slots;
     timing_slot_t *newest; /* the operation submitted last, NULL when it is done */
-    uint64_t row_lists;   /* gathers seen in this instance */
+    uint64_t row_lists;    /* gathers seen in this instance */
 };
 
 /* One engine's books. */
@@ -73,7 +74,7 @@ typedef struct timing_books {
 struct timing_core {
     dev_timing_t *timing;
     const dev_class_t *cls; /* in timing->machine */
-    timing_job_t *job; /* whose instances it runs, or ran last in this epoch */
+    timing_job_t *job;      /* whose instances it runs, or ran last in this epoch */
     uint32_t index;
     uint32_t first_engine; /* matrix if the class has it, vector, DMA */
     sim_share_t sram, acc;
@@ -100,8 +101,8 @@ struct timing_job {
     const dev_launch_t *launch; /* NULL: a copy or fill */
     dev_launch_t placed;        /* the launch with timing addresses as arguments */
     const dev_row_set_t *rows;
-    uint32_t instances, takers; /* takers: cores in the mask */
-    uint32_t cores_left;        /* with instances to run */
+    uint32_t instances, takers;   /* takers: cores in the mask */
+    uint32_t cores_left;          /* with instances to run */
     uint16_t team[DEV_MAX_CORES]; /* core of each instance of a team */
     sim_tick_t start, end;
     bool has_ended;
@@ -123,19 +124,20 @@ struct dev_timing {
     dev_machine_t machine;
     sim_engine_t *engine;
     sim_dram_t *dram;
-    sim_cache_t *cache; /* NULL: none */
+    sim_cache_t *cache;   /* NULL: none */
     sim_shared_t *shared; /* NULL: none */
     sim_noc_t *noc;
     timing_core_t *core;   /* machine.cores */
     timing_books_t *books; /* one per engine */
     uint32_t engines;
-    timing_job_t **job; /* of the epoch, in the order of their starts; their memory stays for the next one */
+    timing_job_t *
+        *job; /* of the epoch, in the order of their starts; their memory stays for the next one */
     uint32_t num_jobs, job_room;
     timing_job_t *ended, *ended_tail; /* not yet told to the caller */
 };
 
-/* dev_timing_ops.c: fills and submits the unit operation of the queue's head instruction. False: it has nothing to do
- * (an empty pattern, a SYNC): no unit is occupied. */
+/* dev_timing_ops.c: fills and submits the unit operation of the queue's head instruction. False: it
+ * has nothing to do (an empty pattern, a SYNC): no unit is occupied. */
 bool timing_submit(timing_queue_t *queue, timing_slot_t *slot);
 bool timing_unit_ready(const timing_queue_t *queue);
 
@@ -143,9 +145,11 @@ bool timing_unit_ready(const timing_queue_t *queue);
 void timing_energy_matrix(timing_job_t *job, const sim_matrix_op_t *op, vnpu_dtype_t dtype);
 void timing_energy_vector(timing_job_t *job, const sim_vector_op_t *op, uint64_t elems);
 void timing_energy_dma(timing_job_t *job, const sim_dma_op_t *op);
-/* Bytes of a transfer's patterns: of the DRAM, or of the shared scratchpad memory with their energy there. */
+/* Bytes of a transfer's patterns: of the DRAM, or of the shared scratchpad memory with their energy
+ * there. */
 void timing_count_memory(timing_job_t *job, const sim_dma_op_t *op, uint64_t bytes);
-/* After the last event: what DRAM and interconnect counted goes to the jobs of the epoch, and every record gets its energy. */
+/* After the last event: what DRAM and interconnect counted goes to the jobs of the epoch, and every
+ * record gets its energy. */
 void timing_energy_end(dev_timing_t *timing);
 
 /* dev_timing.c */

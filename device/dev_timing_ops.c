@@ -13,7 +13,8 @@ static void view_of(const timing_queue_t *queue, uint16_t index, dev_view_t *vie
 
 /* What a view costs at the ports of its memory. A broadcast dimension (stride 0) is read once. */
 static sim_bank_use_t port_use(const dev_class_t *cls, const dev_view_t *view) {
-    sim_bank_walk_t walk = {.base = view->base, .run_bytes = view->elem_bytes, .ndims = view->ndims};
+    sim_bank_walk_t walk = {
+        .base = view->base, .run_bytes = view->elem_bytes, .ndims = view->ndims};
     for (uint32_t d = 0; d < view->ndims; d++) {
         walk.size[d] = view->size[d];
         walk.stride[d] = view->stride[d] * (int64_t)view->elem_bytes;
@@ -28,9 +29,11 @@ static sim_range_t range_of(const dev_view_t *view) {
     return (sim_range_t){.first = low, .extent = high - low};
 }
 
-/* The last piece of the streamed operand `a` (its first `m` dimensions stream), which the next load passes beside, in the banks of
- * the weights: what loads next is taken as lying anywhere among them. */
-static uint32_t same_bank(const dev_class_t *cls, const dev_view_t *a, uint32_t m, const dev_view_t *b) {
+/* The last piece of the streamed operand `a` (its first `m` dimensions stream), which the next load
+ * passes beside, in the banks of the weights: what loads next is taken as lying anywhere among
+ * them. */
+static uint32_t same_bank(const dev_class_t *cls, const dev_view_t *a, uint32_t m,
+                          const dev_view_t *b) {
     uint32_t piece = cls->matrix.stream_elems;
     dev_view_t last = *a;
     for (uint32_t d = 0; d < m; d++) {
@@ -43,10 +46,12 @@ static uint32_t same_bank(const dev_class_t *cls, const dev_view_t *a, uint32_t 
     return sim_bank_overlap(&cls->sram_banks, &streamed, &weights);
 }
 
-/* `keep` saves the preload only when the array really holds this tile: the same place and shape as the product before. */
+/* `keep` saves the preload only when the array really holds this tile: the same place and shape as
+ * the product before. */
 static bool holds_weights(timing_core_t *core, const dev_view_t *weights, bool wants_keep) {
     const dev_view_t *held = &core->weights;
-    bool is_same = held->count != 0 && held->base == weights->base && held->dtype == weights->dtype && held->ndims == weights->ndims;
+    bool is_same = held->count != 0 && held->base == weights->base &&
+                   held->dtype == weights->dtype && held->ndims == weights->ndims;
     for (uint32_t d = 0; is_same && d < weights->ndims; d++) {
         is_same = held->size[d] == weights->size[d] && held->stride[d] == weights->stride[d];
     }
@@ -64,7 +69,8 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     sim_matrix_op_t *op = &slot->op.matrix;
     memset(op, 0, sizeof *op);
     op->k = 1;
-    for (uint32_t d = 0; d <= insn->func; d++) op->k *= b.size[d];
+    for (uint32_t d = 0; d <= insn->func; d++)
+        op->k *= b.size[d];
     op->m = (uint32_t)(a.count * vnpu_dtype_block(a.dtype) / op->k);
     op->n = (uint32_t)(b.count * vnpu_dtype_block(b.dtype) / op->k);
     op->rate = queue->core->cls->matrix_rate[a.dtype];
@@ -98,8 +104,10 @@ static bool submit_matrix(timing_queue_t *queue, timing_slot_t *slot) {
     return true;
 }
 
-/* Merges dimensions that continue each other in every view: inner elements, outer rows. Sizes of all views agree. */
-static void merge_views(const dev_view_t *view, uint32_t views, uint64_t *out_outer, uint64_t *out_inner) {
+/* Merges dimensions that continue each other in every view: inner elements, outer rows. Sizes of
+ * all views agree. */
+static void merge_views(const dev_view_t *view, uint32_t views, uint64_t *out_outer,
+                        uint64_t *out_inner) {
     uint32_t ndims = view[0].ndims;
     uint64_t inner = view[0].size[ndims - 1], outer = 1;
     uint32_t d = ndims - 1;
@@ -112,7 +120,8 @@ static void merge_views(const dev_view_t *view, uint32_t views, uint64_t *out_ou
         if (!is_dense) break;
         inner *= view[0].size[d - 1];
     }
-    for (uint32_t e = 0; e < d; e++) outer *= view[0].size[e];
+    for (uint32_t e = 0; e < d; e++)
+        outer *= view[0].size[e];
     *out_outer = outer;
     *out_inner = inner;
 }
@@ -122,7 +131,8 @@ static dev_view_t in_values(dev_view_t view) {
     uint32_t block = vnpu_dtype_block(view.dtype), inner = view.ndims - 1;
     if (block == 1) return view;
     view.size[inner] *= block;
-    for (uint32_t d = 0; d < inner; d++) view.stride[d] *= block;
+    for (uint32_t d = 0; d < inner; d++)
+        view.stride[d] *= block;
     return view;
 }
 
@@ -139,7 +149,8 @@ static bool submit_vector(timing_queue_t *queue, timing_slot_t *slot) {
         dev_view_t one;
         view_of(queue, operand[i], &one);
         if (one.count == 0) return false;
-        sim_bank_use_t use = port_use(queue->core->cls, &one); /* operands of one instruction pass side by side */
+        sim_bank_use_t use =
+            port_use(queue->core->cls, &one); /* operands of one instruction pass side by side */
         if (one.space == VNPU_SPACE_SRAM) sim_bank_add(&op->sram, &use, 1);
         if (one.space == VNPU_SPACE_ACC) sim_bank_add(&op->acc, &use, 1);
         bool is_rows = (is_reduction && i == 0) || i == 4;
@@ -188,9 +199,9 @@ static void walk_runs(const dev_view_t *view, bool keeps_rows, sim_dma_op_t *op)
     if (view->stride[inner] == 1 || view->size[inner] == 1) {
         run *= view->size[inner];
         left = inner;
-        while (left > 0 &&
-               (view->size[left - 1] == 1 ||
-                (!keeps_rows && view->stride[left - 1] * (int64_t)view->elem_bytes == (int64_t)run))) {
+        while (left > 0 && (view->size[left - 1] == 1 ||
+                            (!keeps_rows &&
+                             view->stride[left - 1] * (int64_t)view->elem_bytes == (int64_t)run))) {
             run *= view->size[left - 1];
             left--;
         }
@@ -204,19 +215,20 @@ static void walk_runs(const dev_view_t *view, bool keeps_rows, sim_dma_op_t *op)
     }
 }
 
-/* An engine whose commands are rows of a matrix writes a row of memory to several words of the scratchpad: a dimension of stride 0
- * outside the run that fills a word with it at most. */
+/* An engine whose commands are rows of a matrix writes a row of memory to several words of the
+ * scratchpad: a dimension of stride 0 outside the run that fills a word with it at most. */
 static void take_repeats(const dev_class_t *cls, sim_dma_op_t *op) {
     if (op->ndims == 0) return;
     uint32_t last = op->ndims - 1;
-    bool is_word = op->stride[last] == 0 && op->run_bytes * op->size[last] <= cls->sram_banks.word_bytes;
+    bool is_word =
+        op->stride[last] == 0 && op->run_bytes * op->size[last] <= cls->sram_banks.word_bytes;
     if (!is_word || op->size[last] == 1) return;
     op->run_writes = op->size[last];
     op->ndims = last;
 }
 
-/* Elements of a dimension that a border fills: before the source, and as many behind it at most (the rest of a tile that reaches
- * beyond is nobody's). */
+/* Elements of a dimension that a border fills: before the source, and as many behind it at most
+ * (the rest of a tile that reaches beyond is nobody's). */
 static uint32_t border_of(const vnpu_ap_t *ap, const dev_view_t *src, uint32_t d, uint32_t whole) {
     if (!src->has_window) return 0;
     uint32_t behind = whole - src->front[d] - src->size[d], pad = 0;
@@ -227,9 +239,11 @@ static uint32_t border_of(const vnpu_ap_t *ap, const dev_view_t *src, uint32_t d
 }
 
 /* Bytes, of whole words, that a padded copy fills with its border. */
-static uint64_t fill_bytes(const dev_class_t *cls, const vnpu_ap_t *ap, const dev_view_t *dst, const dev_view_t *src) {
+static uint64_t fill_bytes(const dev_class_t *cls, const vnpu_ap_t *ap, const dev_view_t *dst,
+                           const dev_view_t *src) {
     uint32_t word = cls->sram_banks.word_bytes, inner = dst->ndims - 1;
-    uint64_t words = ((uint64_t)dst->size[inner] * dst->elem_bytes + word - 1) / word, there = words, all = words;
+    uint64_t words = ((uint64_t)dst->size[inner] * dst->elem_bytes + word - 1) / word,
+             there = words, all = words;
     for (uint32_t d = 0; d < inner; d++) {
         bool is_block = d + 1 == src->ndims; /* of dst alone */
         uint32_t size = is_block ? dst->size[d] : src->size[d];
@@ -239,37 +253,44 @@ static uint64_t fill_bytes(const dev_class_t *cls, const vnpu_ap_t *ap, const de
     return (all - there) * word;
 }
 
-static void dram_rows(timing_queue_t *queue, timing_slot_t *slot, const dev_view_t *table, uint16_t ap_index, uint64_t n) {
+static void dram_rows(timing_queue_t *queue, timing_slot_t *slot, const dev_view_t *table,
+                      uint16_t ap_index, uint64_t n) {
     dev_timing_t *timing = queue->core->timing;
     const timing_job_t *job = queue->core->job;
     const vnpu_ap_t *ap = &job->placed.program->ap[ap_index];
     uint64_t shift = job->placed.arg[ap->arg] - job->launch->arg[ap->arg];
     dev_rows_t list = {NULL, n};
     if (job->rows != NULL) {
-        list = dev_row_set_get(job->rows, queue->core->instance, queue->section_index, queue->row_lists);
+        list = dev_row_set_get(job->rows, queue->core->instance, queue->section_index,
+                               queue->row_lists);
     }
     queue->row_lists++;
     if (list.count > slot->row_capacity) {
         uint64_t *row = realloc(slot->row, list.count * sizeof *row);
-        if (row == NULL) sim_bug("timing", sim_now(timing->engine), "out of memory for %llu rows", (unsigned long long)list.count);
+        if (row == NULL)
+            sim_bug("timing", sim_now(timing->engine), "out of memory for %llu rows",
+                    (unsigned long long)list.count);
         slot->row = row;
         slot->row_capacity = list.count;
     }
     uint64_t table_rows = table->size[0] != 0 ? table->size[0] : 1;
     int64_t pitch = table->stride[0] * (int64_t)table->elem_bytes;
     for (uint64_t i = 0; i < list.count; i++) {
-        slot->row[i] = list.address != NULL ? list.address[i] + shift
-                                            : table->base + (uint64_t)((int64_t)(i % table_rows) * pitch);
+        slot->row[i] = list.address != NULL
+                           ? list.address[i] + shift
+                           : table->base + (uint64_t)((int64_t)(i % table_rows) * pitch);
     }
     sim_dma_op_t *op = &slot->op.dma;
     op->row_address = slot->row;
     op->row_count = list.count;
     op->run_bytes = table->elem_bytes;
-    for (uint32_t d = 1; d < table->ndims; d++) op->run_bytes *= table->size[d];
+    for (uint32_t d = 1; d < table->ndims; d++)
+        op->run_bytes *= table->size[d];
 }
 
 /* A copy, or a fill (src NULL). */
-static void set_move(const timing_queue_t *queue, sim_dma_op_t *op, dev_view_t *dst, const dev_view_t *src) {
+static void set_move(const timing_queue_t *queue, sim_dma_op_t *op, dev_view_t *dst,
+                     const dev_view_t *src) {
     const dev_class_t *cls = queue->core->cls;
     const vnpu_insn_t *insn = queue->insn;
     bool is_read = op->kind == SIM_DMA_READ, has_commands = cls->dma.command_runs > 0;
@@ -319,7 +340,8 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
         view_of(queue, insn->src[1], &index);
         if (index.count == 0) return false;
         bool is_gather = insn->op == VNPU_OP_DMA_GATHER;
-        dram_rows(queue, slot, is_gather ? &src : &dst, is_gather ? insn->src[0] : insn->dst, index.count);
+        dram_rows(queue, slot, is_gather ? &src : &dst, is_gather ? insn->src[0] : insn->dst,
+                  index.count);
         const dev_view_t *local = is_gather ? &dst : &src;
         op->sram_bytes = local->count * local->elem_bytes + index.count * index.elem_bytes;
         timing_count_memory(queue->core->job, op, op->row_count * op->run_bytes);
@@ -328,8 +350,10 @@ static bool submit_dma(timing_queue_t *queue, timing_slot_t *slot) {
     }
     if (insn->multicast != 0) {
         const timing_core_t *core = queue->core;
-        if (slot->port == NULL) slot->port = calloc(core->timing->machine.cores, sizeof *slot->port);
-        if (slot->port == NULL) sim_bug("timing", sim_now(core->timing->engine), "out of memory for a multicast");
+        if (slot->port == NULL)
+            slot->port = calloc(core->timing->machine.cores, sizeof *slot->port);
+        if (slot->port == NULL)
+            sim_bug("timing", sim_now(core->timing->engine), "out of memory for a multicast");
         op->multicast_port = slot->port;
         op->multicast_count = timing_reach(core, insn, slot->port);
     }
@@ -346,7 +370,8 @@ bool timing_submit(timing_queue_t *queue, timing_slot_t *slot) {
     case VNPU_QUEUE_MATRIX: return queue->insn->op == VNPU_OP_MM && submit_matrix(queue, slot);
     case VNPU_QUEUE_VECTOR: return queue->insn->op >= VNPU_OP_V_UNARY && submit_vector(queue, slot);
     case VNPU_QUEUE_DMA: return queue->insn->op >= VNPU_OP_DMA_COPY && submit_dma(queue, slot);
-    case VNPU_QUEUE_CTRL: case VNPU_QUEUE_KIND_COUNT: return false;
+    case VNPU_QUEUE_CTRL:
+    case VNPU_QUEUE_KIND_COUNT: return false;
     }
     return false;
 }
@@ -357,7 +382,8 @@ bool timing_unit_ready(const timing_queue_t *queue) {
     case VNPU_QUEUE_MATRIX: return sim_matrix_can_submit(core->matrix);
     case VNPU_QUEUE_VECTOR: return sim_vector_can_submit(core->vector);
     case VNPU_QUEUE_DMA: return sim_dma_can_submit(core->dma[queue->section->index]);
-    case VNPU_QUEUE_CTRL: case VNPU_QUEUE_KIND_COUNT: return true;
+    case VNPU_QUEUE_CTRL:
+    case VNPU_QUEUE_KIND_COUNT: return true;
     }
     return true;
 }

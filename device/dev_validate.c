@@ -131,7 +131,8 @@ static sim_status_t check_header(dev_check_t *check) {
     return SIM_OK;
 }
 
-/* After the queues: a core without matrix engine has no accumulator either, and the engine is the better reason. */
+/* After the queues: a core without matrix engine has no accumulator either, and the engine is the
+ * better reason. */
 static sim_status_t check_accumulator(dev_check_t *check) {
     const vnpu_program_header_t *header = &check->program->header;
     if (!check->cls || header->acc_bytes <= check->cls->acc_bytes) return SIM_OK;
@@ -219,7 +220,7 @@ static sim_status_t check_sections(dev_check_t *check) {
         dev_queue_name(section, name);
         if (queues_of_kind(check, section->kind) == 0) {
             return check_lacks(check, queue_offset(q), "queue %s: the cores have no such engine",
-                                   name);
+                               name);
         }
         if (section->index >= queues_of_kind(check, section->kind)) {
             return dev_check_fail(check, queue_offset(q), "queue %s: a core has %u of that kind",
@@ -430,7 +431,8 @@ static sim_status_t validate(dev_program_t *program, const dev_class_t *cls, sim
     return status;
 }
 
-/* Whether a class can run a program that is valid by itself; what the first pass filled in stays. */
+/* Whether a class can run a program that is valid by itself; what the first pass filled in stays.
+ */
 static sim_status_t check_class(dev_program_t *program, const dev_class_t *cls, sim_error_t *err) {
     uint8_t waiter[VNPU_MAX_SEMS];
     memcpy(waiter, program->sem_waiter, sizeof waiter);

@@ -173,7 +173,8 @@ static sim_status_t check_blocks(dev_check_t *check) {
     if (vnpu_dtype_block((vnpu_dtype_t)src->dtype) > 1 ||
         vnpu_dtype_block((vnpu_dtype_t)dst->dtype) > 1)
         return FAIL_INSN("blocks of a type that has blocks of its own");
-    if (window_of(src, inner) >= 0) return FAIL_INSN("src0 dimension %u: a window in blocks", inner);
+    if (window_of(src, inner) >= 0)
+        return FAIL_INSN("src0 dimension %u: a window in blocks", inner);
     uint32_t size = dst->dim[inner + 1].size;
     sim_status_t status = check_in(check, DST, IN_SRAM);
     if (status == SIM_OK) status = check_in(check, SRC0, IN_DRAM);

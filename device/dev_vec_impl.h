@@ -59,9 +59,9 @@ INLINE V f_rsqrt(V x) {
 
 /*
  * exp, at most 0.92 ULP (all floats, against double): 2^n times a polynomial on |r| <= ln(2) / 2, a
- * weighted minimax fit. 2^n is applied with one rounding, so subnormal results are right. Below -104
- * the result is 0 without ever being computed: masked attention asks for it by the million, and a
- * result that underflows costs the host a microcode assist.
+ * weighted minimax fit. 2^n is applied with one rounding, so subnormal results are right. Below
+ * -104 the result is 0 without ever being computed: masked attention asks for it by the million,
+ * and a result that underflows costs the host a microcode assist.
  */
 INLINE V f_exp(V x) {
     M is_zero = v_lt(x, v_set(-104.0f));
@@ -207,12 +207,16 @@ INLINE void unary_loop(V (*f)(V), const dev_vec_plane_t *plane, const dev_vec_sr
         }                                                                                          \
     }
 
+/* clang-format off */
 UNARY(copy)
 UNARY(neg) UNARY(abs) UNARY(square) UNARY(sign) UNARY(relu) UNARY(floor) UNARY(ceil) UNARY(trunc)
-    UNARY(round) UNARY(recip) UNARY(sqrt) UNARY(rsqrt) UNARY(exp) UNARY(expm1) UNARY(log)
-        UNARY(log1p) UNARY(sin) UNARY(cos) UNARY(tanh) UNARY(sigmoid) UNARY(erf) UNARY(silu)
-            UNARY(gelu_erf) UNARY(gelu_tanh) UNARY(softplus) UNARY(not ) UNARY(ne0) UNARY(isnan)
-                UNARY(isinf) UNARY(isneginf) UNARY(isposinf)
+UNARY(round) UNARY(recip) UNARY(sqrt) UNARY(rsqrt) UNARY(exp) UNARY(expm1) UNARY(log)
+UNARY(log1p) UNARY(sin) UNARY(cos) UNARY(tanh) UNARY(sigmoid) UNARY(erf) UNARY(silu)
+    /* clang-format on */
+    UNARY(gelu_erf) UNARY(gelu_tanh) UNARY(softplus) UNARY(not ) UNARY(ne0) UNARY(isnan)
+    /* clang-format off */
+UNARY(isinf) UNARY(isneginf) UNARY(isposinf)
+    /* clang-format on */
 
     /* ---- binary functions
        ---------------------------------------------------------------------------------------------------
@@ -317,13 +321,15 @@ INLINE void binary_loop(V (*f)(V, V), const dev_vec_plane_t *plane, const dev_ve
         }                                                                                          \
     }
 
+/* clang-format off */
 BINARY(add)
 BINARY(sub) BINARY(mul) BINARY(div) BINARY(max) BINARY(min) BINARY(pow) BINARY(fmod)
-    BINARY(remainder) BINARY(floordiv) BINARY(atan2) BINARY(eq) BINARY(ne) BINARY(lt) BINARY(le)
-        BINARY(gt) BINARY(ge) BINARY(land) BINARY(lor) BINARY(lxor)
+BINARY(remainder) BINARY(floordiv) BINARY(atan2) BINARY(eq) BINARY(ne) BINARY(lt) BINARY(le)
+BINARY(gt) BINARY(ge) BINARY(land) BINARY(lor) BINARY(lxor)
+    /* clang-format on */
 
-            static void select_plane(const dev_vec_plane_t *plane, const dev_vec_src_t *condition,
-                                     const dev_vec_src_t *a, const dev_vec_src_t *b) {
+    static void select_plane(const dev_vec_plane_t *plane, const dev_vec_src_t *condition,
+                             const dev_vec_src_t *a, const dev_vec_src_t *b) {
     for (size_t r = 0; r < plane->rows; r++) {
         const float *q = condition->ptr + (int64_t)r * condition->row_stride;
         const float *x = a->ptr + (int64_t)r * a->row_stride;
@@ -395,8 +401,10 @@ INLINE void reduce_plane(V (*f)(V, V), V (*map)(V), float *partial, const dev_ve
     }
 #define REDUCE_MAPS(func)                                                                          \
     REDUCE(func, copy) REDUCE(func, square) REDUCE(func, abs) REDUCE(func, ne0)
+/* clang-format off */
 REDUCE_MAPS(add)
 REDUCE_MAPS(max) REDUCE_MAPS(min) REDUCE_MAPS(mul)
+/* clang-format on */
 
 /* ---- conversions
  * --------------------------------------------------------------------------------------------------------
@@ -410,23 +418,22 @@ REDUCE_MAPS(max) REDUCE_MAPS(min) REDUCE_MAPS(mul)
             y[i] = (expression);                                                                   \
     }
 
-    CONVERT(f32_f32, float, float,
-            x[i]) CONVERT(bf16_f32, uint16_t, float,
-                          dev_bf16_to_f32(x[i])) CONVERT(f8e4m3_f32, uint8_t, float,
-                                                         dev_f8e4m3_to_f32(x[i]))
-        CONVERT(f8e5m2_f32, uint8_t, float, dev_f8e5m2_to_f32(x[i])) CONVERT(
-            i8_f32, int8_t, float, (float)x[i]) CONVERT(u8_f32, uint8_t, float,
-                                                        (float)x[i]) CONVERT(i16_f32, int16_t,
-                                                                             float, (float)x[i])
-            CONVERT(i32_f32, int32_t, float, (float)x[i]) CONVERT(
-                i64_f32, int64_t, float,
-                (float)x[i]) CONVERT(bool_f32, uint8_t, float, (x[i] != 0 ? 1.0f : 0.0f))
-                CONVERT(f32_bf16, float, uint16_t, dev_f32_to_bf16(x[i])) CONVERT(
-                    f32_f8e4m3,
-                    float,
-                    uint8_t, dev_f32_to_f8e4m3(x[i])) CONVERT(f32_f8e5m2, float, uint8_t,
-                                                              dev_f32_to_f8e5m2(x[i]))
-                    CONVERT(f32_i8, float, int8_t, (int8_t)dev_f32_to_small(x[i], -128.0f, 127.0f))
+    CONVERT(f32_f32, float, float, x[i]) CONVERT(bf16_f32, uint16_t, float, dev_bf16_to_f32(x[i]))
+        CONVERT(f8e4m3_f32, uint8_t, float, dev_f8e4m3_to_f32(x[i])) CONVERT(
+            f8e5m2_f32, uint8_t, float,
+            dev_f8e5m2_to_f32(x[i])) CONVERT(i8_f32, int8_t, float,
+                                             (float)x[i]) CONVERT(u8_f32, uint8_t, float,
+                                                                  (float)x[i])
+            CONVERT(i16_f32, int16_t, float,
+                    (float)x[i]) CONVERT(i32_f32, int32_t, float,
+                                         (float)x[i]) CONVERT(i64_f32, int64_t, float, (float)x[i])
+                CONVERT(bool_f32, uint8_t, float, (x[i] != 0 ? 1.0f : 0.0f)) CONVERT(
+                    f32_bf16, float,
+                    uint16_t, dev_f32_to_bf16(x[i])) CONVERT(f32_f8e4m3, float,
+                                                             uint8_t, dev_f32_to_f8e4m3(x[i]))
+                    CONVERT(f32_f8e5m2, float, uint8_t, dev_f32_to_f8e5m2(x[i])) CONVERT(
+                        f32_i8,
+                        float, int8_t, (int8_t)dev_f32_to_small(x[i], -128.0f, 127.0f))
                         CONVERT(f32_u8, float, uint8_t,
                                 (uint8_t)dev_f32_to_small(x[i], 0.0f, 255.0f))
                             CONVERT(f32_i16, float, int16_t,

@@ -134,8 +134,8 @@ static vnpu_status_t read_machine(vnpu__device_t *device) {
         device->config_text = text;
     }
     if (status == VNPU_OK &&
-        (device->machine.size != sizeof device->machine ||
-         device->machine.num_classes != classes || device->machine.cmd_queue_depth == 0)) {
+        (device->machine.size != sizeof device->machine || device->machine.num_classes != classes ||
+         device->machine.cmd_queue_depth == 0)) {
         status =
             vnpu__fail(VNPU_ERROR_ABI_MISMATCH, "the device's description is of another version");
     }
@@ -362,9 +362,9 @@ vnpu_status_t vnpu_device_class(int device_index, uint32_t index, vnpu_machine_t
         return status;
     }
     if (index >= device->machine.num_classes) {
-        return vnpu__leave(device, vnpu__fail(VNPU_ERROR_INVALID_VALUE,
-                                              "vnpu_device_class: class %u of %u", index,
-                                              device->machine.num_classes));
+        return vnpu__leave(device,
+                           vnpu__fail(VNPU_ERROR_INVALID_VALUE, "vnpu_device_class: class %u of %u",
+                                      index, device->machine.num_classes));
     }
     *out_machine = device->class_machine[index];
     return vnpu__leave(device, VNPU_OK);

@@ -11,8 +11,9 @@
 
 #include "driver/vnpu_internal.h"
 
-/* The device library takes SLEEF's functions from the SLEEF that it was built with, although libtorch_cpu exports some
- * 2000 names of another version whose bits differ. Sanitizers refuse the flag. */
+/* The device library takes SLEEF's functions from the SLEEF that it was built with, although
+ * libtorch_cpu exports some 2000 names of another version whose bits differ. Sanitizers refuse the
+ * flag. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define OWN_SYMBOLS_FIRST 0
 #else

@@ -221,8 +221,8 @@ typedef struct vnpu__request {
 vnpu_status_t vnpu__submit(vnpu__device_t *device, vnpu__request_t *request, uint64_t *out_seq);
 /* Waits until `seq` is done. Statuses of packets are not looked at. */
 vnpu_status_t vnpu__wait(vnpu__device_t *device, uint64_t seq);
-/* What the stream, everything, or the event ends at by what was submitted up to now: waits (wall time) for all of it, and asks the
- * chip where streams overlap. */
+/* What the stream, everything, or the event ends at by what was submitted up to now: waits (wall
+ * time) for all of it, and asks the chip where streams overlap. */
 vnpu_status_t vnpu__stream_end(vnpu__device_t *device, vnpu__stream_t *stream, uint64_t *out_ps);
 vnpu_status_t vnpu__all_end(vnpu__device_t *device, uint64_t *out_ps);
 vnpu_status_t vnpu__event_end(vnpu__device_t *device, vnpu__event_t *event, uint64_t *out_ps);

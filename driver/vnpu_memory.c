@@ -116,8 +116,9 @@ vnpu_status_t vnpu_mem_alloc_shared(int device, size_t bytes, vnpu_addr_t *out_a
 vnpu_status_t vnpu_mem_alloc_shards(int device, size_t bytes, const vnpu_shards_t *shards,
                                     vnpu_addr_t *out_address) {
     if (shards == NULL || shards->size != sizeof *shards || shards->row_bytes == 0) {
-        return vnpu__fail(VNPU_ERROR_INVALID_VALUE,
-                          "vnpu_mem_alloc_shards: no shards, of another version, or rows of 0 bytes");
+        return vnpu__fail(
+            VNPU_ERROR_INVALID_VALUE,
+            "vnpu_mem_alloc_shards: no shards, of another version, or rows of 0 bytes");
     }
     vnpu_packet_alloc_t where = {.place = VNPU_PLACE_SHARED,
                                  .row_bytes = shards->row_bytes,

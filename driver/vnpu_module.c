@@ -98,7 +98,8 @@ static uint32_t class_of_mask(const vnpu__device_t *device, uint64_t core_mask) 
     return found;
 }
 
-/* The class that the launch names or that its mask begins in; 0 if it leaves the choice to the device. */
+/* The class that the launch names or that its mask begins in; 0 if it leaves the choice to the
+ * device. */
 static uint32_t class_named(const vnpu__device_t *device, const vnpu_launch_config_t *config) {
     return config->core_class != 0 ? config->core_class - 1
                                    : class_of_mask(device, config->core_mask);
@@ -191,11 +192,12 @@ static vnpu_status_t begin_launch(vnpu_packet_type_t type, vnpu_module_t handle,
     if (status != VNPU_OK) {
         return vnpu__leave(device, status);
     }
-    request->packet.u.kernel = (vnpu_packet_kernel_t){.module = module->device_id,
-                                                      .num_args = (uint16_t)num_args,
-                                                      .grid = {config->grid[0], config->grid[1]},
-                                                      .core_class = (uint16_t)config->core_class,
-                                                      .core_mask = cores_of(device, config, request->stream)};
+    request->packet.u.kernel =
+        (vnpu_packet_kernel_t){.module = module->device_id,
+                               .num_args = (uint16_t)num_args,
+                               .grid = {config->grid[0], config->grid[1]},
+                               .core_class = (uint16_t)config->core_class,
+                               .core_mask = cores_of(device, config, request->stream)};
     if (num_args > 0) {
         memset(&request->args[num_args / 8 * 8], 0, num_args % 8 != 0 ? 64 : 0);
         memcpy(request->args, args, num_args * sizeof *args);

@@ -60,18 +60,19 @@ uint8_t kern_arg(kern_builder_t *builder, vnpu_arg_kind_t kind);
 uint16_t kern_sem(kern_builder_t *builder);
 /* Byte offset of a new block, aligned to 64 bytes. */
 uint32_t kern_sram(kern_builder_t *builder, uint64_t bytes);
-/* The same for what is read beside the rest: from the end of a scratchpad whose banks are blocks, so
- * that it lies in other banks as far as there is room. */
+/* The same for what is read beside the rest: from the end of a scratchpad whose banks are blocks,
+ * so that it lies in other banks as far as there is room. */
 uint32_t kern_sram_far(kern_builder_t *builder, uint64_t bytes);
 uint32_t kern_acc(kern_builder_t *builder, uint64_t bytes);
 /* What kern_sram(bytes) takes up. */
 uint64_t kern_align(uint64_t bytes);
-/* Values and bytes from one buffer of `elems` values to the next: whole blocks, 64 bytes aligned. */
+/* Values and bytes from one buffer of `elems` values to the next: whole blocks, 64 bytes aligned.
+ */
 uint64_t kern_buffer_elems(vnpu_dtype_t dtype, uint64_t elems);
 uint64_t kern_buffer_bytes(vnpu_dtype_t dtype, uint64_t elems);
 
-/* A pattern without argument, rotation, increments, clips and dimensions. Patterns count values here, whatever
- * their type; kern_builder_image makes blocks of them (vnpu_dtype_block). */
+/* A pattern without argument, rotation, increments, clips and dimensions. Patterns count values
+ * here, whatever their type; kern_builder_image makes blocks of them (vnpu_dtype_block). */
 vnpu_ap_t kern_ap_make(vnpu_space_t space, vnpu_dtype_t dtype, int64_t base);
 void kern_ap_dim(vnpu_ap_t *ap, uint32_t size, int64_t stride); /* appends a dimension */
 uint32_t kern_ap_clip(vnpu_ap_t *ap, vnpu_clip_t clip); /* appends a clip; returns its number */

@@ -37,7 +37,8 @@ bool kern_has_all_functions(const vnpu_machine_t *machine) {
     return true;
 }
 
-/* Work a second, in units that are equal for all classes: elements, or multiply-adds in thousandths. */
+/* Work a second, in units that are equal for all classes: elements, or multiply-adds in
+ * thousandths. */
 static uint64_t throughput(const vnpu_machine_t *machine, vnpu_dtype_t matrix_dtype) {
     uint64_t per_cycle = machine->vector_lanes;
     if (matrix_dtype != VNPU_DTYPE_NONE && matrix_dtype < VNPU_DTYPE_COUNT) {

@@ -72,8 +72,8 @@ static void add_blocks(const kern_context_t *context, choice_t *choice) {
     choice->has_blocks = true;
 }
 
-static void describe(const void *call, const vnpu_machine_t *machine, uint32_t chosen, uint32_t next,
-                     kern_mapping_t *out_mapping) {
+static void describe(const void *call, const vnpu_machine_t *machine, uint32_t chosen,
+                     uint32_t next, kern_mapping_t *out_mapping) {
     const choice_t *choice = call;
     kern_conv_describe(machine, choice->shape, &choice->plan[chosen],
                        next == KERN_NO_TRIAL ? NULL : &choice->plan[next], out_mapping);

@@ -64,9 +64,9 @@ void kern_conv_blocks_lay_out(kern_conv_coder_t *c) {
     c->in_stride[CONV_H] = cols * block;
     c->in_stride[CONV_B] = rows * cols * block;
     c->in_block = images * rows * cols * block;
-    c->image_elems = (uint64_t)(kern_ceil_div((uint64_t)channels, (uint64_t)block) *
-                                    (uint64_t)c->in_block +
-                                (uint64_t)((pixels - 1) * block));
+    c->image_elems =
+        (uint64_t)(kern_ceil_div((uint64_t)channels, (uint64_t)block) * (uint64_t)c->in_block +
+                   (uint64_t)((pixels - 1) * block));
     int64_t line = (int64_t)kern_ceil_div(c->n_inner.tile, (uint64_t)block) * block;
     int64_t kh = c->shape->kernel[CONV_ROWS], kw = c->shape->kernel[CONV_COLS];
     c->weight_stride[CONV_N] = 1;
@@ -168,8 +168,7 @@ static parts_t parts_of(const kern_conv_coder_t *c, uint32_t pixels) {
     }
     bool is_same = last == tile;
     uint32_t rest = tile % block, last_rest = last % block;
-    if (rest > 0)
-        add_rest(&list, count_axis(axis, rest, is_same ? rest : 0), tile - rest, false);
+    if (rest > 0) add_rest(&list, count_axis(axis, rest, is_same ? rest : 0), tile - rest, false);
     if (!is_same && last_rest > 0)
         add_rest(&list, kern_axis_make(last_rest, last_rest), last - last_rest, true);
     list.part[list.count++] = (part_t){.outer = count_axis(axis, tile / block, last / block),
@@ -220,11 +219,11 @@ static vnpu_insn_t *emit_product(const kern_conv_coder_t *c, const part_t *part,
     int64_t at = i * shape->dilation[CONV_ROWS] * c->in_stride[CONV_H] +
                  j * shape->dilation[CONV_COLS] * c->in_stride[CONV_W] +
                  part->from / plan->block * c->in_block;
-    int64_t from = i * c->weight_kernel[CONV_ROWS] + j * c->weight_kernel[CONV_COLS] +
-                   part->from * line;
-    vnpu_ap_t a = kern_ap_terms(VNPU_SPACE_SRAM, shape->in_dtype,
-                                c->sram_in + at * vnpu_dtype_bytes(shape->in_dtype), image, images,
-                                false);
+    int64_t from =
+        i * c->weight_kernel[CONV_ROWS] + j * c->weight_kernel[CONV_COLS] + part->from * line;
+    vnpu_ap_t a =
+        kern_ap_terms(VNPU_SPACE_SRAM, shape->in_dtype,
+                      c->sram_in + at * vnpu_dtype_bytes(shape->in_dtype), image, images, false);
     vnpu_ap_t w = kern_ap_terms(VNPU_SPACE_SRAM, shape->weight_dtype,
                                 c->sram_weight + from * vnpu_dtype_bytes(shape->weight_dtype),
                                 weights, count, false);

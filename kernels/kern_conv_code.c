@@ -497,11 +497,11 @@ static void place_operands(coder_t *c) {
         return;
     }
     c->sram_in =
-        kern_sram(c->builder, plan->a_buffers * kern_align(c->image_elems *
-                                                           vnpu_dtype_bytes(shape->in_dtype)));
+        kern_sram(c->builder,
+                  plan->a_buffers * kern_align(c->image_elems * vnpu_dtype_bytes(shape->in_dtype)));
     c->sram_weight = kern_sram_far(
-        c->builder, weight_buffers(plan) *
-                        kern_align(c->weight_elems * vnpu_dtype_bytes(shape->weight_dtype)));
+        c->builder,
+        weight_buffers(plan) * kern_align(c->weight_elems * vnpu_dtype_bytes(shape->weight_dtype)));
 }
 
 static void declare(coder_t *c) {

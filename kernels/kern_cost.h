@@ -35,8 +35,8 @@ uint64_t kern_cost_dma(const vnpu_machine_t *machine, uint64_t bytes, uint64_t r
 uint64_t kern_cost_dma_alone(const vnpu_machine_t *machine, uint64_t bytes, uint64_t run_bytes);
 /* DRAM time of `bytes` when all of the chip's bandwidth serves them. */
 uint64_t kern_cost_dram(const vnpu_machine_t *machine, uint64_t bytes);
-/* Openings of DRAM rows by `runs` runs of `run_bytes` that begin every `pitch_bytes` (0: anywhere): runs that lie
- * near each other find rows open. */
+/* Openings of DRAM rows by `runs` runs of `run_bytes` that begin every `pitch_bytes` (0: anywhere):
+ * runs that lie near each other find rows open. */
 uint64_t kern_cost_openings(const vnpu_machine_t *machine, uint64_t runs, uint64_t run_bytes,
                             uint64_t pitch_bytes);
 /* DRAM time of so many openings at random places, over all channels. */

@@ -74,8 +74,8 @@ static void pair_up(choice_t *choice) {
     }
 }
 
-static void describe(const void *call, const vnpu_machine_t *machine, uint32_t chosen, uint32_t next,
-                     kern_mapping_t *out_mapping) {
+static void describe(const void *call, const vnpu_machine_t *machine, uint32_t chosen,
+                     uint32_t next, kern_mapping_t *out_mapping) {
     const choice_t *choice = call;
     kern_gemm_describe(machine, choice->shape, &choice->plan[chosen],
                        next == KERN_NO_TRIAL ? NULL : &choice->plan[next], out_mapping);
@@ -347,8 +347,8 @@ static vnpu_status_t run_gemm(kern_context_t *context, vnpu_stream_t stream,
                                .activation = call->activation};
     shape.keeps_rows = context->machine.dma_keeps_rows;
     shape.is_direct = context->machine.dma_accumulator_bytes_per_cycle > 0 && !has_c &&
-                      vnpu_dtype_block(o->dtype) == 1 &&
-                      !shape.has_alpha && call->activation == KERN_ACT_NONE;
+                      vnpu_dtype_block(o->dtype) == 1 && !shape.has_alpha &&
+                      call->activation == KERN_ACT_NONE;
     operands_t at = {o->address,      call->a.address, call->b.address,
                      call->c.address, call->alpha,     call->beta};
     read_strides(&call->a, shape.a);

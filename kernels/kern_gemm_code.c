@@ -10,8 +10,8 @@ typedef struct coder {
     uint8_t arg_a, arg_b, arg_c, arg_out, arg_alpha, arg_beta;
     uint32_t sram_a, sram_b, sram_c, sram_out, sram_temp, acc;
     kern_ring_t a, b, c, result,
-        out;           /* a: what streams; b, c: panel and bias, or full tiles of c */
-    kern_ring_t fixed; /* rows that stay */
+        out;                     /* a: what streams; b, c: panel and bias, or full tiles of c */
+    kern_ring_t fixed;           /* rows that stay */
     uint16_t multiplied, stored; /* of a tile whose buffers wait for its stores */
     kern_share_t share;
     uint16_t turn; /* a_with_results: both buffers of a step are free */
@@ -251,7 +251,8 @@ typedef struct part {
     kern_axis_t m, n;
 } part_t;
 
-/* Rows and columns of transfer `s` of a tile of results; rows: those of the tile, or of the array. */
+/* Rows and columns of transfer `s` of a tile of results; rows: those of the tile, or of the array.
+ */
 static part_t part_of(const coder_t *c, uint32_t s, const kern_axis_t *rows) {
     const kern_axis_t *n = axis_of(c, GEMM_N);
     uint32_t down = kern_gemm_row_parts(c->plan), m = c->plan->part_m, columns = c->plan->store_n;
@@ -271,15 +272,13 @@ static vnpu_insn_t *emit_mm(const coder_t *c, const part_t *part, const kern_axi
     vnpu_ap_t ap_a = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->a_dtype, c->sram_a, left, 3, false);
     vnpu_ap_t ap_b = kern_ap_terms(VNPU_SPACE_SRAM, c->shape->b_dtype, c->sram_b, right, 2, false);
     vnpu_ap_t ap_d = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, result, 3, false);
-    rotate(c, &ap_a, a_level(c), a_buffers(c),
-           buffer_elems(c, c->shape->a_dtype, a_elems(c)));
+    rotate(c, &ap_a, a_level(c), a_buffers(c), buffer_elems(c, c->shape->a_dtype, a_elems(c)));
     if (plan->is_a_fixed) walk_rows(c, &ap_a);
     rotate(c, &ap_b, plan->is_panel ? plan->panel_level : plan->a_level,
-                   plan->is_panel ? plan->panel_buffers : plan->a_buffers,
-                   buffer_elems(c, c->shape->b_dtype, weight_elems(c)));
+           plan->is_panel ? plan->panel_buffers : plan->a_buffers,
+           buffer_elems(c, c->shape->b_dtype, weight_elems(c)));
     walk_panel(c, &ap_b);
-    rotate(c, &ap_d, plan->tile_level, plan->tile_buffers,
-                   padded(tile_elems(c), VNPU_F32));
+    rotate(c, &ap_d, plan->tile_level, plan->tile_buffers, padded(tile_elems(c), VNPU_F32));
     vnpu_insn_t *insn = kern_emit(c->builder, KERN_MATRIX, VNPU_OP_MM);
     insn->dst = kern_ap(c->builder, &ap_d);
     insn->src[0] = kern_ap(c->builder, &ap_a);
@@ -315,9 +314,8 @@ typedef enum place { PLACE_ACC, PLACE_C, PLACE_TEMP, PLACE_OUT, PLACE_ALPHA, PLA
 
 /* Results in the accumulator. */
 static vnpu_ap_t results_ap(const coder_t *c, const kern_axis_t *m, const kern_axis_t *n) {
-    kern_term_t term[3] = {{axis_of(c, GEMM_B), 0, false},
-                           {m, axis_of(c, GEMM_N)->tile, false},
-                           {n, 1, false}};
+    kern_term_t term[3] = {
+        {axis_of(c, GEMM_B), 0, false}, {m, axis_of(c, GEMM_N)->tile, false}, {n, 1, false}};
     vnpu_ap_t ap = kern_ap_terms(VNPU_SPACE_ACC, acc_dtype(c->shape), c->acc, term, 3, false);
     rotate(c, &ap, c->plan->tile_level, c->plan->tile_buffers, padded(tile_elems(c), VNPU_F32));
     return ap;
@@ -340,8 +338,7 @@ static vnpu_ap_t place_ap(const coder_t *c, place_t place) {
         if (kern_gemm_has_row(shape)) term[1].stride = 0;
         ap = kern_ap_terms(VNPU_SPACE_SRAM, shape->c_dtype, c->sram_c, term, 3, false);
         if (kern_gemm_has_row(shape)) {
-            rotate(c, &ap, plan->panel_level, plan->panel_buffers,
-                           padded(n->tile, shape->c_dtype));
+            rotate(c, &ap, plan->panel_level, plan->panel_buffers, padded(n->tile, shape->c_dtype));
         } else {
             rotate(c, &ap, plan->tile_level, plan->tile_buffers, padded(tile, shape->c_dtype));
         }
@@ -532,14 +529,12 @@ static void declare(coder_t *c) {
     if (shape->has_beta) c->arg_beta = kern_arg(b, VNPU_ARG_SCALAR);
     declare_operands(c);
     if (!shape->is_direct)
-        c->sram_out = kern_sram(
-            b, plan->tile_buffers * kern_buffer_bytes(shape->out_dtype, m * n));
+        c->sram_out = kern_sram(b, plan->tile_buffers * kern_buffer_bytes(shape->out_dtype, m * n));
     c->acc = kern_acc(b, plan->tile_buffers * kern_align(m * n * 4));
     bool is_row = kern_gemm_has_row(shape);
     uint32_t c_buffers = is_row ? plan->panel_buffers : plan->tile_buffers;
     if (shape->has_c)
-        c->sram_c = kern_sram(
-            b, c_buffers * kern_buffer_bytes(shape->c_dtype, is_row ? n : m * n));
+        c->sram_c = kern_sram(b, c_buffers * kern_buffer_bytes(shape->c_dtype, is_row ? n : m * n));
     if (kern_gemm_needs_temp(shape)) c->sram_temp = kern_sram(b, m * n * 4);
     if (plan->is_shared) kern_share_init(b, plan->grid, &c->share);
     if (plan->a_with_results) c->turn = kern_sem(b);

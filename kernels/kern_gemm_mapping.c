@@ -3,7 +3,7 @@
 #include "kernels/kern_gemm_plan.h"
 
 static kern_tiling_t tiling_of(const kern_gemm_plan_t *plan) {
-    return (kern_tiling_t){.order = plan->is_a_fixed ? "rows"
+    return (kern_tiling_t){.order = plan->is_a_fixed  ? "rows"
                                     : plan->is_panel  ? "weights"
                                     : plan->is_shared ? "shared tiles"
                                                       : "tiles",
@@ -51,10 +51,9 @@ static uint64_t elements(const kern_gemm_shape_t *shape, const int64_t stride[3]
 }
 
 static uint64_t compulsory_bytes(const kern_gemm_shape_t *shape) {
-    uint64_t bytes =
-        vnpu_dtype_span(shape->a_dtype, elements(shape, shape->a, GEMM_M, GEMM_K)) +
-        vnpu_dtype_span(shape->b_dtype, elements(shape, shape->b, GEMM_K, GEMM_N)) +
-        vnpu_dtype_span(shape->out_dtype, elements(shape, shape->out, GEMM_M, GEMM_N));
+    uint64_t bytes = vnpu_dtype_span(shape->a_dtype, elements(shape, shape->a, GEMM_M, GEMM_K)) +
+                     vnpu_dtype_span(shape->b_dtype, elements(shape, shape->b, GEMM_K, GEMM_N)) +
+                     vnpu_dtype_span(shape->out_dtype, elements(shape, shape->out, GEMM_M, GEMM_N));
     if (!shape->has_c) return bytes;
     return bytes + vnpu_dtype_span(shape->c_dtype, elements(shape, shape->c, GEMM_M, GEMM_N));
 }

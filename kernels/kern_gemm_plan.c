@@ -106,8 +106,7 @@ static uint64_t result_bytes(const kern_gemm_shape_t *shape, const kern_gemm_pla
     if (!shape->is_direct)
         bytes += plan->tile_buffers * kern_buffer_bytes(shape->out_dtype, tile_elems(plan));
     if (kern_gemm_has_row(shape)) {
-        bytes +=
-            plan->panel_buffers * kern_buffer_bytes(shape->c_dtype, plan->axis[GEMM_N].tile);
+        bytes += plan->panel_buffers * kern_buffer_bytes(shape->c_dtype, plan->axis[GEMM_N].tile);
     } else if (shape->has_c) {
         bytes += plan->tile_buffers * kern_buffer_bytes(shape->c_dtype, tile_elems(plan));
     }
@@ -263,8 +262,8 @@ typedef struct step {
     const vnpu_machine_t *machine;
     const kern_gemm_plan_t *plan;
     uint64_t instances, matrix; /* cycles of its MM */
-    uint64_t most_bytes; /* that an instance loads in all: no more is ever under way */
-    moved_t out; /* results that leave meanwhile; cycles: of the engine that loads */
+    uint64_t most_bytes;        /* that an instance loads in all: no more is ever under way */
+    moved_t out;                /* results that leave meanwhile; cycles: of the engine that loads */
 } step_t;
 
 /* The memory's time for what every instance moves, with what refresh and turnarounds leave; bytes
@@ -297,9 +296,12 @@ static uint64_t step_cycles(const step_t *step, moved_t load) {
     uint64_t ahead = step->most_bytes < machine->dma_outstanding_bytes
                          ? step->most_bytes
                          : machine->dma_outstanding_bytes;
-    uint64_t latency = max64(kern_cost_latency(machine), kern_cost_dram(machine, ahead * step->instances));
-    uint64_t turn = load.cycles + latency + step->matrix + machine->matrix_rows + machine->matrix_cols;
-    if (step->plan->is_shared) /* the receivers' tokens come first, and the slowest of them counts */
+    uint64_t latency =
+        max64(kern_cost_latency(machine), kern_cost_dram(machine, ahead * step->instances));
+    uint64_t turn =
+        load.cycles + latency + step->matrix + machine->matrix_rows + machine->matrix_cols;
+    if (step->plan
+            ->is_shared) /* the receivers' tokens come first, and the slowest of them counts */
         turn += kern_cost_latency(machine) + 2 * machine->semaphore_cycles;
     return max64(slowest, turn / step->plan->a_buffers);
 }
@@ -308,8 +310,9 @@ static uint64_t step_cycles(const step_t *step, moved_t load) {
 static uint64_t first_steps(const kern_gemm_plan_t *plan) {
     if (plan->is_a_whole) return 0;
     uint64_t steps = (uint64_t)plan->axis[GEMM_B].trips * plan->axis[GEMM_K].tiles;
-    return plan->is_panel ? steps * kern_ceil_div(share(&plan->axis[GEMM_N]), plan->axis[GEMM_N].tile)
-                          : steps;
+    return plan->is_panel
+               ? steps * kern_ceil_div(share(&plan->axis[GEMM_N]), plan->axis[GEMM_N].tile)
+               : steps;
 }
 
 static uint64_t cost_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
@@ -336,7 +339,8 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *
                       (first > 0 ? with_kept : without);
     steady = max64(steady, tiles * epilogue);
     if (has_store_queue) steady = max64(steady, tiles * traffic.out.cycles);
-    uint64_t drain = machine->matrix_rows + machine->matrix_cols + epilogue + arrival(&step, traffic.out);
+    uint64_t drain =
+        machine->matrix_rows + machine->matrix_cols + epilogue + arrival(&step, traffic.out);
     uint64_t cycles = steady + arrival(&step, all) + drain;
     if (plan->is_a_whole) cycles += (axis[GEMM_B].trips - 1) * arrival(&step, traffic.a);
     if (!has_store_queue) /* loads queue behind a store that waits for its product */
@@ -346,8 +350,8 @@ static uint64_t cost_of(const vnpu_machine_t *machine, const kern_gemm_shape_t *
         uint64_t panels = axis[GEMM_B].trips * axis[GEMM_N].trips - 1;
         cycles += panels * (arrival(&step, all) + drain);
     }
-    /* Between plans that are about as good: less traffic in fewer rows, and the larger MM, which the
-     * host executor prefers. */
+    /* Between plans that are about as good: less traffic in fewer rows, and the larger MM, which
+     * the host executor prefers. */
     uint64_t volume = (uint64_t)axis[GEMM_M].tile * axis[GEMM_N].tile * axis[GEMM_K].tile;
     if (volume < HOST_VOLUME) cycles += cycles / 32;
     if (volume < HOST_VOLUME / 8) cycles += cycles / 32;
@@ -395,13 +399,15 @@ typedef struct search {
     const kern_gemm_shape_t *shape;
     kern_gemm_plan_t *best;
     uint32_t count, most;
-    struct search *shared; /* the best plan with shared tiles: beside the others, so that a trial has both */
+    struct search
+        *shared; /* the best plan with shared tiles: beside the others, so that a trial has both */
 } search_t;
 
 /* The same tiles in the same order on the same cores: only numbers of buffers differ. */
 static bool is_variant(const kern_gemm_plan_t *x, const kern_gemm_plan_t *y) {
-    bool is_same = x->is_shared == y->is_shared && x->is_panel == y->is_panel && x->is_a_fixed == y->is_a_fixed &&
-                   x->grid[0] == y->grid[0] && x->grid[1] == y->grid[1];
+    bool is_same = x->is_shared == y->is_shared && x->is_panel == y->is_panel &&
+                   x->is_a_fixed == y->is_a_fixed && x->grid[0] == y->grid[0] &&
+                   x->grid[1] == y->grid[1];
     for (uint32_t a = 0; a < GEMM_AXES; a++)
         is_same =
             is_same && x->axis[a].tile == y->axis[a].tile && x->axis[a].grid == y->axis[a].grid;
@@ -565,8 +571,8 @@ static void set_stores(const kern_gemm_rule_t *rule, kern_gemm_plan_t *plan) {
 }
 
 /* Parts of what the results leave. */
-static void set_ends(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape,
-                     uint32_t parts, kern_gemm_plan_t *plan) {
+static void set_ends(const vnpu_machine_t *machine, const kern_gemm_shape_t *shape, uint32_t parts,
+                     kern_gemm_plan_t *plan) {
     uint64_t unit = kern_align(1) * vnpu_dtype_bytes(shape->a_dtype) *
                     vnpu_dtype_bytes(shape->b_dtype); /* whole elements of both */
     uint64_t others = result_bytes(shape, plan);
@@ -579,8 +585,7 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
                       const kern_gemm_rule_t *rule, kern_gemm_plan_t *out_plan) {
     const int64_t *size = shape->size;
     uint32_t along = rule->b_grid > 1 ? GEMM_B : GEMM_M;
-    kern_gemm_plan_t plan = {
-        .grid = {along == GEMM_B ? rule->b_grid : rule->m_grid, rule->n_grid}};
+    kern_gemm_plan_t plan = {.grid = {along == GEMM_B ? rule->b_grid : rule->m_grid, rule->n_grid}};
     plan.axis[GEMM_B] = kern_axis_make(size[GEMM_B], 1);
     plan.axis[GEMM_M] = kern_axis_make(size[GEMM_M], rule->m);
     plan.axis[GEMM_N] = kern_axis_make(size[GEMM_N], rule->n);
@@ -593,7 +598,8 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
     plan.row_block = rule->row_block;
     plan.rotates_nest = rule->rotates_nest;
     plan.rows_outside = rule->rows_outside && rule->order == KERN_GEMM_TILES;
-    plan.is_shared = rule->is_shared && along == GEMM_M && kern_share_is_possible(machine, plan.grid);
+    plan.is_shared =
+        rule->is_shared && along == GEMM_M && kern_share_is_possible(machine, plan.grid);
     plan.a_with_results = plan.is_shared && rule->a_with_results && machine->dma_queues > 1;
     set_order(&plan, rule->order, rule->panel_buffers);
     set_loops(&plan, rule->stream_buffers, rule->result_buffers);

@@ -3,9 +3,9 @@
  *
  * Loops are b, n, m, k from the outside in. Weights (b) are stationary: a panel of all K for one n
  * tile is loaded once and kept for every m (`is_panel`), or, when it does not fit, tile by tile
- * with the rows. Where the accumulator holds all rows it is the other way round: they stay (`is_a_fixed`) and the weights
- * stream past. Candidates are ranked by closed form; where the best few are close, kern_gemm.c lets
- * the simulator decide (kern_plan.h).
+ * with the rows. Where the accumulator holds all rows it is the other way round: they stay
+ * (`is_a_fixed`) and the weights stream past. Candidates are ranked by closed form; where the best
+ * few are close, kern_gemm.c lets the simulator decide (kern_plan.h).
  */
 #ifndef KERN_GEMM_PLAN_H
 #define KERN_GEMM_PLAN_H
@@ -26,7 +26,7 @@ typedef struct kern_gemm_shape {
     vnpu_dtype_t a_dtype, b_dtype, out_dtype, c_dtype;
     bool has_c, has_alpha, has_beta;
     bool keeps_rows; /* transfers have the rows of the tile, also where these follow each other */
-    bool is_direct; /* results go from the accumulator to DRAM: nothing but a cast on the way */
+    bool is_direct;  /* results go from the accumulator to DRAM: nothing but a cast on the way */
     kern_activation_t activation;
 } kern_gemm_shape_t;
 
@@ -35,21 +35,23 @@ typedef struct kern_gemm_plan {
     uint32_t grid[2];
     bool is_panel;
     bool is_a_fixed; /* one tile of rows: all of K is loaded once per batch, only weights stream */
-    bool is_a_whole; /* such rows come in one transfer before the weights; else a k tile at a time, with the first of them */
+    bool is_a_whole; /* such rows come in one transfer before the weights; else a k tile at a time,
+                        with the first of them */
     uint32_t fixed_buffers;
     uint32_t a_buffers, panel_buffers, tile_buffers;
     uint8_t a_level, panel_level, tile_level; /* loops that turn them */
-    bool rotates_nest;  /* buffers turn with the iterations of all loops: no empty rounds */
-    bool rows_outside;  /* the loop over m is outside that over n */
+    bool rotates_nest;   /* buffers turn with the iterations of all loops: no empty rounds */
+    bool rows_outside;   /* the loop over m is outside that over n */
     bool a_with_results; /* shared: the queue that stores results reads a, the other one b */
-    bool is_shared; /* order TILES: a tile of rows is read once for all instances along grid axis 1, of weights along axis 0 */
-    uint32_t row_block; /* the array multiplies whole blocks of so many rows; 0 means 1 */
+    bool is_shared; /* order TILES: a tile of rows is read once for all instances along grid axis 1,
+                       of weights along axis 0 */
+    uint32_t row_block;      /* the array multiplies whole blocks of so many rows; 0 means 1 */
     uint32_t load_k, step_k; /* elements of K of a piece of a, of b and a product; 0: whole tiles */
     bool has_whole_steps;    /* b's last step takes the traffic of the others */
     uint32_t part_bytes; /* of scratchpad from one buffer of both operands to the next; 0: packed */
     uint32_t part_m, store_n; /* rows, columns of a transfer of results to DRAM; 0: all */
-    bool holds_stored;   /* buffers of operands are free when the results of the tile are in DRAM */
-    uint64_t cycles;                          /* what the closed form says */
+    bool holds_stored; /* buffers of operands are free when the results of the tile are in DRAM */
+    uint64_t cycles;   /* what the closed form says */
 } kern_gemm_plan_t;
 
 /* What stays while the other operand streams past. */
@@ -62,15 +64,15 @@ typedef enum kern_gemm_order {
 /* What a compiler's rule says of a plan; kern_gemm_finish derives the rest. */
 typedef struct kern_gemm_rule {
     kern_gemm_order_t order;
-    int64_t m, n, k;          /* elements of a tile; more than there are means all */
-    uint32_t b_grid, m_grid;  /* instances along grid axis 0: one of them is 1 */
-    uint32_t n_grid;          /* along grid axis 1 */
-    uint32_t stream_buffers;  /* of the operand that streams, 1 to 4 */
-    uint32_t panel_buffers;   /* of the weights in order PANEL */
-    uint32_t result_buffers;  /* of results, in accumulator and scratchpad */
-    uint32_t row_block;       /* rows that are multiplied together; m is a multiple; 0 means 1 */
-    bool rotates_nest;        /* buffers turn with the iterations of all loops */
-    bool rows_outside;        /* order TILES: the loop over m is outside that over n */
+    int64_t m, n, k;         /* elements of a tile; more than there are means all */
+    uint32_t b_grid, m_grid; /* instances along grid axis 0: one of them is 1 */
+    uint32_t n_grid;         /* along grid axis 1 */
+    uint32_t stream_buffers; /* of the operand that streams, 1 to 4 */
+    uint32_t panel_buffers;  /* of the weights in order PANEL */
+    uint32_t result_buffers; /* of results, in accumulator and scratchpad */
+    uint32_t row_block;      /* rows that are multiplied together; m is a multiple; 0 means 1 */
+    bool rotates_nest;       /* buffers turn with the iterations of all loops */
+    bool rows_outside;       /* order TILES: the loop over m is outside that over n */
     /* Order TILES, not shared: of a tile, a is loaded in pieces of load_k elements of K, b in steps
      * of step_k, of which load_k is a multiple, and multiplied step by step. The first step of b
      * comes first, then a's piece, then b's other steps of it; from then on a's piece comes before
@@ -86,14 +88,16 @@ typedef struct kern_gemm_rule {
      * but for the last transfer, not when it is multiplied; where results go straight to DRAM, by a
      * queue of their own. */
     bool holds_stored;
-    /* Results that go straight to DRAM are stored so many rows (a multiple of row_block) and columns
-     * at a time, multiples where a tile would have more than KERN_GEMM_PARTS of either; columns
-     * after columns. With steps of K the first step is loaded and multiplied by these rows, the last
-     * one multiplied by the parts of the results: products begin with the first rows, stores with the
-     * first results. The grid splits neither. 0: all of the tile. */
+    /* Results that go straight to DRAM are stored so many rows (a multiple of row_block) and
+     * columns at a time, multiples where a tile would have more than KERN_GEMM_PARTS of either;
+     * columns after columns. With steps of K the first step is loaded and multiplied by these rows,
+     * the last one multiplied by the parts of the results: products begin with the first rows,
+     * stores with the first results. The grid splits neither. 0: all of the tile. */
     uint32_t part_m, store_n;
-    bool a_with_results;      /* shared: of two queues the one that stores results reads a, the other one b */
-    bool is_shared;           /* order TILES: tiles are read once for rows and columns of instances, where the machine can */
+    bool a_with_results; /* shared: of two queues the one that stores results reads a, the other one
+                            b */
+    bool is_shared; /* order TILES: tiles are read once for rows and columns of instances, where the
+                       machine can */
 } kern_gemm_rule_t;
 /* Instructions are emitted for each of them. */
 #define KERN_GEMM_STEPS 256u
@@ -107,16 +111,20 @@ bool kern_gemm_finish(const vnpu_machine_t *machine, const kern_gemm_shape_t *sh
 #define KERN_SHARE_MOST 48u
 typedef struct kern_share {
     uint32_t grid[2];
-    uint16_t full[2]; /* a tile has come along axis 0, along axis 1: from two readers, one may be ahead */
+    uint16_t full[2]; /* a tile has come along axis 0, along axis 1: from two readers, one may be
+                         ahead */
     uint16_t told[KERN_SHARE_MOST]; /* of the instances along axis 0, then along axis 1 */
 } kern_share_t;
 /* False: not on such a machine, or the grid has too many coordinates. */
 bool kern_share_is_possible(const vnpu_machine_t *machine, const uint32_t grid[2]);
 void kern_share_init(kern_builder_t *builder, const uint32_t grid[2], kern_share_t *out_share);
-/* Tells the reader along `axis` that this instance's buffer is free. queue: the one of the axis's loads. */
-void kern_share_tell(kern_builder_t *builder, kern_queue_t queue, const kern_share_t *share, uint32_t axis);
+/* Tells the reader along `axis` that this instance's buffer is free. queue: the one of the axis's
+ * loads. */
+void kern_share_tell(kern_builder_t *builder, kern_queue_t queue, const kern_share_t *share,
+                     uint32_t axis);
 /* Before a load: its reader waits for all along `axis`. */
-void kern_share_wait(kern_builder_t *builder, kern_queue_t queue, const kern_share_t *share, uint32_t axis);
+void kern_share_wait(kern_builder_t *builder, kern_queue_t queue, const kern_share_t *share,
+                     uint32_t axis);
 /* The load itself: by the reader alone, to all along `axis`. */
 void kern_share_send(const kern_share_t *share, uint32_t axis, vnpu_insn_t *load);
 
@@ -134,8 +142,8 @@ void kern_gemm_describe(const vnpu_machine_t *machine, const kern_gemm_shape_t *
                         kern_mapping_t *out_mapping);
 /* Rows of a tile as the array sees them, and as buffers have room for. */
 uint32_t kern_gemm_rows(const kern_gemm_plan_t *plan);
-/* Steps of K of a tile of both operands, 1 or more; which is the last one there is of the last tile;
- * the products of a step, and of all. */
+/* Steps of K of a tile of both operands, 1 or more; which is the last one there is of the last
+ * tile; the products of a step, and of all. */
 uint32_t kern_gemm_steps(const kern_gemm_plan_t *plan);
 uint32_t kern_gemm_last_step(const kern_gemm_plan_t *plan);
 uint32_t kern_gemm_step_products(const kern_gemm_plan_t *plan, uint32_t step);

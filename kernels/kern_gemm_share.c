@@ -1,4 +1,5 @@
-/* Tiles read once for several cores: the reader at coordinate 0 of a grid axis sends them to all along it. */
+/* Tiles read once for several cores: the reader at coordinate 0 of a grid axis sends them to all
+ * along it. */
 #include "kernels/kern_gemm_plan.h"
 
 static uint16_t place(uint32_t axis, uint32_t coordinate) {

@@ -17,7 +17,8 @@ typedef enum kern_planning {
 
 struct kern_context {
     int device;
-    vnpu_machine_t machine; /* as the cores see it that the call at work runs on (kern_class_enter) */
+    vnpu_machine_t
+        machine; /* as the cores see it that the call at work runs on (kern_class_enter) */
     vnpu_machine_t class_machine[VNPU_MAX_CLASSES];
     uint32_t num_classes;
     kern_cache_t cache;
@@ -35,13 +36,13 @@ struct kern_context {
 /* ---- classes of cores ---- */
 
 /*
- * Every family enters the class of cores that its programs run on, and leaves it when it returns: from then
- * on context->machine describes that class and launches go to it. A family whose only engines are vector
- * and DMA (matrix_dtype NONE) runs where the most vector elements a second are, of the classes that have
- * functions of every kind if there is one; one with matrix products, where the most multiply-adds of
- * matrix_dtype are. Equal ones: the first. The class is a function of the
- * chip, the family and the type, all of which are in the program's key or the same for all of them, so the
- * cache holds programs per class. Families may call each other.
+ * Every family enters the class of cores that its programs run on, and leaves it when it returns:
+ * from then on context->machine describes that class and launches go to it. A family whose only
+ * engines are vector and DMA (matrix_dtype NONE) runs where the most vector elements a second are,
+ * of the classes that have functions of every kind if there is one; one with matrix products, where
+ * the most multiply-adds of matrix_dtype are. Equal ones: the first. The class is a function of the
+ * chip, the family and the type, all of which are in the program's key or the same for all of them,
+ * so the cache holds programs per class. Families may call each other.
  */
 uint32_t kern_class_enter(kern_context_t *context, vnpu_dtype_t matrix_dtype);
 void kern_class_leave(kern_context_t *context, uint32_t before);
@@ -53,8 +54,8 @@ uint32_t kern_class_for(const kern_context_t *context, vnpu_dtype_t matrix_dtype
 /* What launches of this context say: 0 on a chip with one class. */
 uint32_t kern_launch_class(const kern_context_t *context);
 
-/* Whether the class at work has no functions for an activation: out = act(out) then follows as a program of
- * its own, on the class that has them. */
+/* Whether the class at work has no functions for an activation: out = act(out) then follows as a
+ * program of its own, on the class that has them. */
 bool kern_lacks_activation(const kern_context_t *context, kern_activation_t activation);
 vnpu_status_t kern_activate(kern_context_t *context, vnpu_stream_t stream, const kern_tensor_t *out,
                             kern_activation_t activation) __attribute__((warn_unused_result));
@@ -104,12 +105,13 @@ typedef struct kern_trial {
 /* Whether VNPU_PLAN lets the simulator decide. INVALID_VALUE: neither of its values. */
 vnpu_status_t kern_plan_check(kern_context_t *context, bool *out_measures)
     __attribute__((warn_unused_result));
-/* Whether work of so many multiply-adds and cycles is too small for trials: its launch is set-up more
- * than work, and it is soon done on this chip. */
+/* Whether work of so many multiply-adds and cycles is too small for trials: its launch is set-up
+ * more than work, and it is soon done on this chip. */
 bool kern_plan_is_small(double macs, uint64_t cycles);
 /* How many of `count` >= 1 ascending costs are within 10 % of the first, KERN_TRIALS at most. */
 uint32_t kern_plan_close(const uint64_t *cycles, uint32_t count);
-/* Loads the candidates, keeps the fastest in the cache, with its mapping and that of the runner-up. */
+/* Loads the candidates, keeps the fastest in the cache, with its mapping and that of the runner-up.
+ */
 vnpu_status_t kern_plan_build(kern_context_t *context, const kern_key_t *key, kern_trial_t *trial,
                               const kern_entry_t **out_entry) __attribute__((warn_unused_result));
 

@@ -67,8 +67,8 @@ void kern_ap_append(vnpu_ap_t *ap, const kern_term_t *term, bool moves) {
     const kern_axis_t *axis = term->axis;
     bool is_clipped = kern_axis_is_clipped(axis);
     if (moves) add_movement(ap, axis, (int64_t)(axis->tile + axis->skip) * term->stride);
-    ap->base += (int64_t)vnpu_dtype_span((vnpu_dtype_t)ap->dtype,
-                                         (uint64_t)(axis->from * term->stride));
+    ap->base +=
+        (int64_t)vnpu_dtype_span((vnpu_dtype_t)ap->dtype, (uint64_t)(axis->from * term->stride));
     if (axis->tile == 1 && !is_clipped && !term->keep) return;
     kern_ap_dim(ap, axis->tile, term->stride);
     if (is_clipped) kern_ap_clip(ap, clip_of(axis, ap->ndims - 1));

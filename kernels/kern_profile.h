@@ -22,8 +22,8 @@ typedef struct kern_profile {
     /* The same of a convolution, by kern_conv_finish. */
     bool (*plan_conv)(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                       kern_conv_plan_t *out_plan);
-    /* Whether loads leave out what lies between the windows of a kernel of one element; NULL: where it
-     * can be. */
+    /* Whether loads leave out what lies between the windows of a kernel of one element; NULL: where
+     * it can be. */
     bool (*skips)(const kern_conv_shape_t *shape);
     bool has_trials;     /* the simulator decides between close tilings (kern_plan.h) */
     bool splits_softmax; /* no fusion across a reduction: four kernels, six passes */

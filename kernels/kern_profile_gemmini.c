@@ -9,10 +9,10 @@
  * half of the scratchpad's share holds, and grow one block at a time, J, I, K in turn, while they
  * fit and there is more of the operand. Whole blocks are multiplied. The operands of a tile lie at
  * both ends of their half, or of all, of the scratchpad. With weights in the array the left one
- * comes in pieces of the widest load, 4 blocks of K, the right one in blocks, the last of them whole
- * too, and every block is multiplied once it is there; results are stored four blocks of columns at
- * a time, with results in the array one. Buffers are loaded again when all stores are issued: as
- * many blocks of rows as the reservation station holds may be on their way.
+ * comes in pieces of the widest load, 4 blocks of K, the right one in blocks, the last of them
+ * whole too, and every block is multiplied once it is there; results are stored four blocks of
+ * columns at a time, with results in the array one. Buffers are loaded again when all stores are
+ * issued: as many blocks of rows as the reservation station holds may be on their way.
  *
  * A convolution (tiled_conv_auto) begins with all of it as one tile and takes from the longest of
  * rows, columns, output channels, kernel and input channels, one, or a block of channels, at a time

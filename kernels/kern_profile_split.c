@@ -15,8 +15,8 @@ static vnpu_status_t make_scratch(kern_context_t *context, const kern_tensor_t *
         stride *= out->size[d];
     }
     out->address = 0;
-    vnpu_status_t status = vnpu_mem_alloc(
-        context->device, (size_t)stride * vnpu_dtype_bytes(VNPU_F32), &out->address);
+    vnpu_status_t status =
+        vnpu_mem_alloc(context->device, (size_t)stride * vnpu_dtype_bytes(VNPU_F32), &out->address);
     return status == VNPU_OK ? VNPU_OK : kern_fail_driver(context, status, "softmax: scratch");
 }
 
@@ -48,11 +48,8 @@ static vnpu_status_t exponentials(kern_context_t *context, vnpu_stream_t stream,
 
 static vnpu_status_t quotients(kern_context_t *context, vnpu_stream_t stream,
                                const kern_tensor_t *out, const kern_tensor_t *sum) {
-    kern_pointwise_t p = {.name = "softmax_div",
-                          .out = *out,
-                          .num_inputs = 2,
-                          .input = {*out, *sum},
-                          .num_nodes = 1};
+    kern_pointwise_t p = {
+        .name = "softmax_div", .out = *out, .num_inputs = 2, .input = {*out, *sum}, .num_nodes = 1};
     p.node[0] = (kern_node_t){KERN_NODE_BINARY, VNPU_B_DIV, {KERN_INPUT(0), KERN_INPUT(1), 0}};
     return kern_pointwise(context, stream, &p);
 }

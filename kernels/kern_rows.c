@@ -493,8 +493,8 @@ vnpu_status_t kern_layer_norm(kern_context_t *context, vnpu_stream_t stream,
                               const kern_tensor_t *mean, const kern_tensor_t *rstd,
                               uint32_t norm_dims, double eps) {
     uint32_t before = kern_class_enter(context, VNPU_DTYPE_NONE);
-    vnpu_status_t status = run_layer_norm(context, stream, out, in, weight, bias, mean, rstd,
-                                          norm_dims, eps);
+    vnpu_status_t status =
+        run_layer_norm(context, stream, out, in, weight, bias, mean, rstd, norm_dims, eps);
     kern_class_leave(context, before);
     return status;
 }

@@ -59,9 +59,8 @@ vnpu_status_t kern_check_product(kern_context_t *context, const char *family, vn
     const uint32_t *rate = context->machine.matrix_rate_num;
     bool is_possible = *out_is_int8 || (kern_dtype_is_float(a) && a == b);
     if (is_possible && rate[a] != 0 && rate[b] != 0) return VNPU_OK;
-    return kern_fail(context, VNPU_ERROR_UNSUPPORTED,
-                     "%s: the matrix unit of %s has no %s by %s", family, context->machine.name,
-                     kern_dtype_name(a), kern_dtype_name(b));
+    return kern_fail(context, VNPU_ERROR_UNSUPPORTED, "%s: the matrix unit of %s has no %s by %s",
+                     family, context->machine.name, kern_dtype_name(a), kern_dtype_name(b));
 }
 
 /* Families whose kernels count blocks. */

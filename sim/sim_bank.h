@@ -12,8 +12,9 @@
  *   cycles  ceil(words / (banks visited * ports)): at best, when the walk visits them evenly.
  * A stride that is no multiple of the word counts as one that visits every bank.
  *
- * With part_bytes a bank is a block of that many consecutive bytes, byte a in bank a / part_bytes mod
- * banks: where the walk lies then says which ports it takes (sim_share.h), and strides do not matter.
+ * With part_bytes a bank is a block of that many consecutive bytes, byte a in bank a / part_bytes
+ * mod banks: where the walk lies then says which ports it takes (sim_share.h), and strides do not
+ * matter.
  */
 #ifndef SIM_BANK_H
 #define SIM_BANK_H
@@ -25,7 +26,7 @@
 
 typedef struct sim_bank_spec {
     uint32_t banks, ports, word_bytes; /* >= 1 */
-    bool has_conflicts; /* false: a byte is a byte, wherever it lies: use.cycles is 0 */
+    bool has_conflicts;  /* false: a byte is a byte, wherever it lies: use.cycles is 0 */
     uint64_t part_bytes; /* 0: banks take turns word by word */
 } sim_bank_spec_t;
 
@@ -37,8 +38,8 @@ typedef struct sim_bank_walk {
 } sim_bank_walk_t;
 
 typedef struct sim_bank_use {
-    uint64_t bytes;  /* through the ports: whole words with conflicts */
-    uint64_t cycles; /* no fewer, however idle the memory is; 0: no limit */
+    uint64_t bytes;      /* through the ports: whole words with conflicts */
+    uint64_t cycles;     /* no fewer, however idle the memory is; 0: no limit */
     uint32_t num_ranges; /* 0: where they lie makes no difference */
     sim_range_t range[SIM_SHARE_MAX_RANGES];
 } sim_bank_use_t;

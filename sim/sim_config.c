@@ -193,9 +193,11 @@ void sim_config_write_reference(FILE *stream) {
     write_keys(keys, count, stream);
     keys = sim_class_schema(&count);
     write_keys(keys, count, stream);
-    (void)fputs("\nAnd every key of the sections core, matrix, vector, sram, acc and dma, and of energy "
-                "the mac, vector,\nsram_byte and acc_byte keys, by its whole name: `vector.lanes = 64`. "
-                "What a class does not set is as in the\nsections above, which describe the first "
-                "class. `matrix.count = 0`: the class has no matrix engine, no\nmatrix queue and no accumulator.\n",
-                stream);
+    (void)fputs(
+        "\nAnd every key of the sections core, matrix, vector, sram, acc and dma, and of energy "
+        "the mac, vector,\nsram_byte and acc_byte keys, by its whole name: `vector.lanes = 64`. "
+        "What a class does not set is as in the\nsections above, which describe the first "
+        "class. `matrix.count = 0`: the class has no matrix engine, no\nmatrix queue and no "
+        "accumulator.\n",
+        stream);
 }

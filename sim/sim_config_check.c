@@ -1,7 +1,7 @@
 /* What the keys say together: contradictions (errors), oddities (warnings), peak numbers. */
+#include "sim/sim_cache.h"
 #include "sim/sim_config_internal.h"
 #include "sim/sim_layout.h"
-#include "sim/sim_cache.h"
 #include "sim/sim_noc.h"
 
 #include <inttypes.h>
@@ -14,12 +14,9 @@
 static const struct {
     const char *name, *key;
     double bytes;
-} DTYPES[] = {{"f32", "matrix.rate.f32", 4},
-              {"bf16", "matrix.rate.bf16", 2},
-              {"f16", "matrix.rate.f16", 2},
-              {"i8", "matrix.rate.i8", 1},
-              {"bfp8", "matrix.rate.bfp8", 17.0 / 16},
-              {"bfp4", "matrix.rate.bfp4", 9.0 / 16}};
+} DTYPES[] = {{"f32", "matrix.rate.f32", 4},           {"bf16", "matrix.rate.bf16", 2},
+              {"f16", "matrix.rate.f16", 2},           {"i8", "matrix.rate.i8", 1},
+              {"bfp8", "matrix.rate.bfp8", 17.0 / 16}, {"bfp4", "matrix.rate.bfp4", 9.0 / 16}};
 #define DTYPE_COUNT  (sizeof DTYPES / sizeof DTYPES[0])
 #define DTYPE_COMMON 4u /* of them: a chip without them says so */
 
@@ -46,8 +43,7 @@ static const ordered_t ORDERED_CHIP[] = {
     {"dram.tfaw", "dram.trrd_s", "the window holds more than one activate"},
 };
 
-static void check_banks(const sim_config_t *config, const char *origin,
-                        sim_problems_t *problems) {
+static void check_banks(const sim_config_t *config, const char *origin, sim_problems_t *problems) {
     uint64_t block = get(config, "sram.interleave_bytes");
     if (block == 0) return;
     uint64_t banks = get(config, "sram.banks");
@@ -71,8 +67,9 @@ static void check_shared(const sim_config_t *config, uint32_t class, const char 
                              origin, KEYS[i], sim_config_text(view, KEYS[i]),
                              sim_config_text(config, KEYS[i]));
     if (bytes > 0 && bytes >= get(view, "sram.bytes"))
-        sim_problems_add(problems, "%s: sram.shared_bytes = %s leaves kernels none of sram.bytes = %s",
-                         origin, sim_config_text(view, KEYS[0]), sim_config_text(view, "sram.bytes"));
+        sim_problems_add(
+            problems, "%s: sram.shared_bytes = %s leaves kernels none of sram.bytes = %s", origin,
+            sim_config_text(view, KEYS[0]), sim_config_text(view, "sram.bytes"));
     if (bytes % get(view, KEYS[1]) != 0)
         sim_problems_add(problems, "%s: sram.shared_bytes = %s is no multiple of %s = %s", origin,
                          sim_config_text(view, KEYS[0]), KEYS[1], sim_config_text(view, KEYS[1]));
@@ -508,7 +505,8 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
     write_noc(config, stream);
     if (get(config, "sram.shared_bytes") > 0)
         (void)fprintf(stream,
-                      "shared    %10.4g GB/s out of all cores, %.4g MiB: %s of each scratchpad, pages of %s\n",
+                      "shared    %10.4g GB/s out of all cores, %.4g MiB: %s of each scratchpad, "
+                      "pages of %s\n",
                       sim_shared_bytes_per_s(config) / 1e9,
                       (double)sim_shared_bytes_of(config) / 1048576.0,
                       sim_config_text(config, "sram.shared_bytes"),
@@ -518,7 +516,8 @@ void sim_config_write_summary(const sim_config_t *config, FILE *stream) {
                       (double)sim_cache_peak_bytes_per_s(config) / 1e9,
                       sim_config_text(config, "cache.bytes"), sim_config_text(config, "cache.ways"),
                       sim_config_text(config, "cache.line_bytes"),
-                      (double)get(config, "cache.hit_cycles") / (double)get(config, "noc.clock") * 1e9);
+                      (double)get(config, "cache.hit_cycles") / (double)get(config, "noc.clock") *
+                          1e9);
     (void)fprintf(stream, "host link %10.4g GB/s of payload each way\n",
                   (double)get(config, "link.bandwidth") * payload / packet / 1e9);
     (void)fprintf(stream, "mapping   %10s, tensors stored in tiles: %s\n",

@@ -37,8 +37,7 @@ uint32_t sim_config_cores(const sim_config_t *config) {
 bool sim_config_class_sets(const sim_config_t *config, uint32_t index,
                            const char *section_dot_key) {
     long key = sim_class_find(section_dot_key);
-    if (key < 0)
-        sim_bug("sim_config", 0, "key '%s' does not differ by class", section_dot_key);
+    if (key < 0) sim_bug("sim_config", 0, "key '%s' does not differ by class", section_dot_key);
     return !sim_config_class(config, index)->value[key].is_inherited;
 }
 
@@ -149,8 +148,7 @@ static sim_status_t preset(sim_config_t *view, size_t index, const char *origin,
     return value->origin == NULL ? SIM_ERROR_OUT_OF_MEMORY : SIM_OK;
 }
 
-sim_status_t sim_class_inherit(sim_config_t *config, const char *origin,
-                               sim_problems_t *problems) {
+sim_status_t sim_class_inherit(sim_config_t *config, const char *origin, sim_problems_t *problems) {
     for (uint32_t c = 0; c < config->class_count; c++) {
         sim_config_t *view = config->class_view[c];
         for (size_t i = 0; i < config->count; i++) {

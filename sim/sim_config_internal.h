@@ -17,8 +17,8 @@ void sim_problems_add(sim_problems_t *problems, const char *format, ...) SIM_PRI
 typedef struct sim_value {
     uint64_t number;
     sim_ratio_t ratio;
-    char *text;   /* owned; NULL: not set */
-    char *origin; /* owned */
+    char *text;        /* owned; NULL: not set */
+    char *origin;      /* owned */
     bool is_inherited; /* a class's value that its section does not set */
 } sim_value_t;
 
@@ -26,21 +26,23 @@ struct sim_config {
     size_t count;
     const sim_config_t *chip; /* of a class beside the first: the configuration it belongs to */
     char class_name[SIM_CLASS_NAME_BYTES];
-    uint32_t class_count;                       /* classes beside the first */
+    uint32_t class_count;                          /* classes beside the first */
     sim_config_t *class_view[SIM_MAX_CLASSES - 1]; /* owned */
-    sim_value_t value[];                        /* in schema order */
+    sim_value_t value[];                           /* in schema order */
 };
 
 sim_config_t *sim_config_new(void); /* no value is set; NULL: out of memory */
-/* Index in the schema of a key of a class section: "count", "workers" or "section.key" of a key that
- * differs by class; -1. */
+/* Index in the schema of a key of a class section: "count", "workers" or "section.key" of a key
+ * that differs by class; -1. */
 long sim_class_find(const char *name);
 /* "vector.lanes", or of a class beside the first "class b.vector.lanes", "class b.count". */
 #define SIM_KEY_LABEL_BYTES 128
-const char *sim_key_label(const sim_config_t *config, size_t index, char label[SIM_KEY_LABEL_BYTES]);
+const char *sim_key_label(const sim_config_t *config, size_t index,
+                          char label[SIM_KEY_LABEL_BYTES]);
 /* The key of the schema, or of the class's own keys, that `index` means in `config`. */
 const sim_key_t *sim_key_of(const sim_config_t *config, size_t index);
-/* Index of the class of that name, or -1 (class 0 is not found by name: its sections are its own). */
+/* Index of the class of that name, or -1 (class 0 is not found by name: its sections are its own).
+ */
 long sim_class_of(const sim_config_t *config, const char *name);
 /* Adds a class; NULL and *out_reason (NULL: out of memory) if it cannot be. */
 sim_config_t *sim_class_add(sim_config_t *config, const char *name, const char **out_reason);

@@ -119,9 +119,8 @@ static void unknown_class_key(loader_t *loader, const sim_config_t *class, const
                      keys[i].section[dot - name] == '\0' && strcmp(keys[i].name, dot + 1) == 0;
     bool is_own = strcmp(key->section, "class NAME") == 0;
     sim_problems_add(&loader->problems, "%s: class %s: %s '%.60s', did you mean '%s%s%s'?", where,
-                     class->class_name,
-                     is_of_chip ? "all classes share the key" : "unknown key", name,
-                     is_own ? "" : key->section, is_own ? "" : ".", key->name);
+                     class->class_name, is_of_chip ? "all classes share the key" : "unknown key",
+                     name, is_own ? "" : key->section, is_own ? "" : ".", key->name);
 }
 
 static void unknown_key(loader_t *loader, const char *where, const char *section,
@@ -228,7 +227,7 @@ static int on_key(void *user, const char *section, const char *name, const char 
     long index = find_key(source->loader, section, name, where, &target);
     if (index < 0) return 1;
     long class = target->chip == NULL ? 0 : sim_class_of(target->chip, target->class_name);
-    bool *is_set = &source->is_set[(size_t)class * target->count + (size_t)index];
+    bool *is_set = &source->is_set[(size_t) class * target->count + (size_t)index];
     if (*is_set) {
         sim_problems_add(&source->loader->problems, "%s: %s.%s is set twice, first at %s", where,
                          section, name, target->value[index].origin);

@@ -18,17 +18,17 @@ struct request {
     request_t *next;     /* free list, or the queue of the ports */
     sim_dma_walk_t walk; /* at the first piece */
     sim_dram_request_t memory;
-    sim_cache_request_t cached; /* in its place where there is a cache */
+    sim_cache_request_t cached;  /* in its place where there is a cache */
     sim_shared_request_t shared; /* in its place of a transfer in the shared scratchpad memory */
-    uint64_t bytes; /* as memory and interconnect see it */
-    uint64_t local_bytes; /* through the port of scratchpad or accumulator */
-    uint64_t local_words; /* bytes of the words of a bank that they touch; 0: as many */
-    uint64_t local_begin; /* of its transfer, behind so many bytes */
+    uint64_t bytes;              /* as memory and interconnect see it */
+    uint64_t local_bytes;        /* through the port of scratchpad or accumulator */
+    uint64_t local_words;        /* bytes of the words of a bank that they touch; 0: as many */
+    uint64_t local_begin;        /* of its transfer, behind so many bytes */
     uint64_t data_cycles, engine_cycles;
-    sim_tick_t slot_end; /* the engine is done with it */
-    sim_tick_t entered;  /* the stage that it is in */
-    uint32_t runs;       /* of its command, before it */
-    uint32_t command;    /* which one it is of */
+    sim_tick_t slot_end;           /* the engine is done with it */
+    sim_tick_t entered;            /* the stage that it is in */
+    uint32_t runs;                 /* of its command, before it */
+    uint32_t command;              /* which one it is of */
     bool is_first, begins_command; /* of the transfer; a command */
 };
 
@@ -49,7 +49,7 @@ struct sim_dma {
     sim_engine_t *engine;
     sim_dma_spec_t spec;
     sim_dram_t *dram;
-    sim_cache_t *cache; /* in front of it; NULL: none */
+    sim_cache_t *cache;   /* in front of it; NULL: none */
     sim_shared_t *shared; /* memory beside it; NULL: none */
     sim_noc_t *noc;
     uint32_t port;
@@ -108,8 +108,7 @@ static void add_requests(sim_dma_t *unit, chunk_t *chunk) {
 static request_t *take_request(sim_dma_t *unit) {
     if (unit->free_request == NULL) {
         chunk_t *chunk = calloc(1, sizeof *chunk);
-        if (chunk == NULL)
-            sim_bug("sim_dma", sim_now(unit->engine), "out of memory for a request");
+        if (chunk == NULL) sim_bug("sim_dma", sim_now(unit->engine), "out of memory for a request");
         chunk->next = unit->chunk;
         unit->chunk = chunk;
         add_requests(unit, chunk);
@@ -131,7 +130,8 @@ static request_t *build_request(sim_dma_t *unit, sim_dma_op_t *op) {
     request->is_first = op->moved_bytes == 0;
     request->begins_command = request->is_first;
     if (sim_dma_walk_peek(&op->walk, unit->spec.request_bytes, &piece))
-        request->begins_command = request->begins_command || sim_dma_pieces_begin_command(&pieces, &piece);
+        request->begins_command =
+            request->begins_command || sim_dma_pieces_begin_command(&pieces, &piece);
     while (sim_dma_pieces_next(&pieces, &piece, &block)) {
         op->moved_bytes += piece.bytes;
         request->local_words += piece.word_bytes * (op->run_writes > 0 ? op->run_writes : 1);
@@ -324,8 +324,8 @@ static sim_tick_t memory_done(const request_t *request) {
     return request->unit->cache != NULL ? request->cached.done : request->memory.done;
 }
 
-/* From when it entered until `done`: at the DRAM, or at the cache if that had everything. Another core's scratchpad counts as
- * part of the way. */
+/* From when it entered until `done`: at the DRAM, or at the cache if that had everything. Another
+ * core's scratchpad counts as part of the way. */
 static void count_memory(request_t *request, sim_tick_t done) {
     if (request->op->is_shared) {
         request->op->waited[WAIT_NOC] += done - request->entered;
@@ -387,7 +387,8 @@ static void finish(request_t *request, sim_tick_t tick) {
 
 /* ---- messages ---- */
 
-static void spread_request(const sim_dma_t *unit, const request_t *request, sim_dma_spread_t *spread) {
+static void spread_request(const sim_dma_t *unit, const request_t *request,
+                           sim_dma_spread_t *spread) {
     sim_dma_pieces_t pieces = {.spec = &unit->spec, .walk = request->walk, .runs = request->runs};
     sim_dma_sides_t sides = {unit->dram, request->op->is_shared ? unit->shared : NULL, unit->noc};
     sim_dma_spread(&sides, &pieces, request->bytes, spread);
@@ -475,8 +476,7 @@ static void set_range(const request_t *request, sim_stream_t *stream) {
     uint64_t total = op->sram_bytes > 0 ? op->sram_bytes : op->total_bytes;
     uint64_t begin = (uint64_t)((wide_t)op->local.extent * request->local_begin / total);
     if (request->local_words > 0) stream->bytes = request->local_words;
-    stream->range[0] =
-        (sim_range_t){op->local.first + begin, request->local_bytes, stream->bytes};
+    stream->range[0] = (sim_range_t){op->local.first + begin, request->local_bytes, stream->bytes};
     if (op->is_scattered)
         stream->range[0] = (sim_range_t){op->local.first, op->local.extent, stream->bytes};
 }

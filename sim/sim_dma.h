@@ -34,8 +34,8 @@
  * With command_runs > 0 a transfer is a row of commands, each of at most so many runs of one line
  * (of the innermost dimension outside a run), each with a descriptor of its own: one begins once
  * fewer than read_transfers or write_transfers before it have requests outstanding. Where lines are
- * cut by max_run_bytes a command has one part of each of its runs: a block of rows and columns. A run of a
- * command that repeats the address of the one before is not read again.
+ * cut by max_run_bytes a command has one part of each of its runs: a block of rows and columns. A
+ * run of a command that repeats the address of the one before is not read again.
  *
  * With run_writes every run of a read is written so often: image columns that lie in the windows
  * of several neighbours (Gemmini's pixel repeats). It is read once.
@@ -46,18 +46,18 @@
  * write_ack_bytes from each endpoint. Accumulating on DRAM reads, then writes. An empty transfer
  * costs its descriptor, at least one cycle.
  *
- * A transfer whose addresses lie in the shared scratchpad memory (sim_shared.h) passes that instead of the DRAM: the port of the
- * core that holds a page takes the place of a memory endpoint, also where that is the engine's own core; no cache is asked.
- * What it waits there counts as NOC.
+ * A transfer whose addresses lie in the shared scratchpad memory (sim_shared.h) passes that instead
+ * of the DRAM: the port of the core that holds a page takes the place of a memory endpoint, also
+ * where that is the engine's own core; no cache is asked. What it waits there counts as NOC.
  *
- * A multicast read is one message to all its receivers; a request has passed the interconnect when the last of them has it. The
- * scratchpad ports of the others are not charged.
+ * A multicast read is one message to all its receivers; a request has passed the interconnect when
+ * the last of them has it. The scratchpad ports of the others are not charged.
  *
- * Causes (with a cache, the wait of a request that it served alone is CACHE): USEFUL = bytes / bytes_per_cycle; the engine's other cycles (descriptor as far as nothing
- * else was issued, runs, short last words, factors) DMA_SETUP; the rest of [start, end) is split
- * over DRAM, NOC and SRAM_CONFLICT in
- * proportion to the time that its requests waited in each (remainder to DRAM). The completion gap
- * [end, done) is the caller's.
+ * Causes (with a cache, the wait of a request that it served alone is CACHE): USEFUL = bytes /
+ * bytes_per_cycle; the engine's other cycles (descriptor as far as nothing else was issued, runs,
+ * short last words, factors) DMA_SETUP; the rest of [start, end) is split over DRAM, NOC and
+ * SRAM_CONFLICT in proportion to the time that its requests waited in each (remainder to DRAM). The
+ * completion gap [end, done) is the caller's.
  */
 #ifndef SIM_DMA_H
 #define SIM_DMA_H
@@ -85,10 +85,10 @@ typedef struct sim_dma_spec {
     bool aligned_requests; /* bytes_per_cycle and request_bytes are powers of two then */
     sim_ratio_t transpose_factor, accumulate_factor; /* >= 1: data cycles are multiplied */
     sim_clock_t clock;
-    uint32_t network; /* of the interconnect, for both ways of a transfer */
-    uint64_t write_ack_bytes; /* 0: a write is through when memory has it */
+    uint32_t network;          /* of the interconnect, for both ways of a transfer */
+    uint64_t write_ack_bytes;  /* 0: a write is through when memory has it */
     uint32_t local_word_bytes; /* of a scratchpad whose ports serve words; 0: bytes */
-    bool writes_first; /* into the scratchpad: before the reads of all units */
+    bool writes_first;         /* into the scratchpad: before the reads of all units */
 } sim_dma_spec_t;
 
 typedef enum sim_dma_kind {
@@ -119,21 +119,21 @@ typedef struct sim_dma_op {
      * of its own each (0: once), and so many bytes are filled beside the data (a border). */
     uint32_t run_writes;
     uint64_t fill_bytes;
-    /* a read that arrives in several scratchpads at once: the cores' ports of the interconnect, the engine's own with them; 0: only
-     * there. Borrowed until on_done. */
+    /* a read that arrives in several scratchpads at once: the cores' ports of the interconnect, the
+     * engine's own with them; 0: only there. Borrowed until on_done. */
     const uint32_t *multicast_port;
     uint32_t multicast_count;
-    uint64_t acc_bytes;  /* > 0: to or from the accumulator, this many bytes through its port */
+    uint64_t acc_bytes; /* > 0: to or from the accumulator, this many bytes through its port */
     /* private */
     struct sim_dma_op *next; /* in order of submission */
     sim_dma_walk_t walk;
     sim_event_t event;
     uint64_t total_bytes, moved_bytes, local_moved_bytes, engine_cycles, filled_bytes;
     sim_tick_t begin, not_before, waited[4];
-    uint64_t ready_cycle; /* the descriptor is there */
-    uint32_t in_flight, runs; /* of the command that is built */
+    uint64_t ready_cycle;        /* the descriptor is there */
+    uint32_t in_flight, runs;    /* of the command that is built */
     bool is_taken_up, is_issued; /* by the front end; all requests */
-    bool is_shared; /* in the shared scratchpad memory */
+    bool is_shared;              /* in the shared scratchpad memory */
 } sim_dma_op_t;
 
 typedef struct sim_dma sim_dma_t;

@@ -25,8 +25,8 @@ static void align(const sim_dma_spec_t *spec, sim_dma_piece_t *piece, sim_dma_pi
 static void skip_repeats(sim_dma_pieces_t *pieces, const sim_dma_piece_t *taken) {
     sim_dma_piece_t next;
     while (sim_dma_walk_peek(&pieces->walk, pieces->spec->request_bytes, &next) &&
-           next.begins_run && !sim_dma_pieces_begin_command(pieces, &next) && next.address == taken->address &&
-           next.bytes == taken->bytes) {
+           next.begins_run && !sim_dma_pieces_begin_command(pieces, &next) &&
+           next.address == taken->address && next.bytes == taken->bytes) {
         sim_dma_walk_take(&pieces->walk, &next);
         pieces->repeated += next.bytes;
         pieces->runs++;
@@ -39,7 +39,8 @@ static uint64_t word_bytes(const sim_dma_spec_t *spec, uint64_t offset, uint64_t
     return word == 0 ? 0 : (offset % word + bytes + word - 1) / word * word;
 }
 
-bool sim_dma_pieces_next(sim_dma_pieces_t *pieces, sim_dma_piece_t *out_piece, sim_dma_piece_t *out_block) {
+bool sim_dma_pieces_next(sim_dma_pieces_t *pieces, sim_dma_piece_t *out_piece,
+                         sim_dma_piece_t *out_block) {
     const sim_dma_spec_t *spec = pieces->spec;
     if (spec->aligned_requests && pieces->bytes > 0) return false;
     if (!sim_dma_walk_peek(&pieces->walk, spec->request_bytes, out_piece)) return false;

@@ -13,7 +13,8 @@ static void add(sim_dma_spread_t *spread, uint32_t port, uint64_t bytes) {
     spread->part[i].bytes += bytes;
 }
 
-/* The port behind which `address` lies; *bytes: so many from there on do, as it was where that is all. */
+/* The port behind which `address` lies; *bytes: so many from there on do, as it was where that is
+ * all. */
 static uint32_t port_at(const sim_dma_sides_t *sides, uint64_t address, uint64_t *bytes) {
     if (sides->shared != NULL) return sim_shared_core_at(sides->shared, address, bytes);
     uint32_t channel = 0;

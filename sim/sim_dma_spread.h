@@ -1,6 +1,6 @@
 /*
- * What of a DMA request lies behind which port of the interconnect: memory endpoints of DRAM channels, or the cores that hold pages of
- * the shared scratchpad memory. Private to sim_dma*.c.
+ * What of a DMA request lies behind which port of the interconnect: memory endpoints of DRAM
+ * channels, or the cores that hold pages of the shared scratchpad memory. Private to sim_dma*.c.
  */
 #ifndef SIM_DMA_SPREAD_H
 #define SIM_DMA_SPREAD_H
@@ -25,7 +25,8 @@ typedef struct sim_dma_sides {
     const sim_noc_t *noc;
 } sim_dma_sides_t;
 
-/* The request of `bytes` that `pieces` begins. More ports than SIM_DMA_MAX_ENDPOINTS: the last part stands for the rest. */
+/* The request of `bytes` that `pieces` begins. More ports than SIM_DMA_MAX_ENDPOINTS: the last part
+ * stands for the rest. */
 void sim_dma_spread(const sim_dma_sides_t *sides, sim_dma_pieces_t *pieces, uint64_t bytes,
                     sim_dma_spread_t *out_spread);
 

@@ -11,8 +11,8 @@ void sim_dma_walk_strided(sim_dma_walk_t *walk, uint64_t base, uint32_t ndims, c
     for (uint32_t i = 0; i < ndims; i++)
         walk->runs_left *= size[i];
     if (walk->runs_left == 0) return;
-    while (ndims > 0 && (size[ndims - 1] == 1 ||
-                         (merges && stride[ndims - 1] == (int64_t)walk->run_bytes))) {
+    while (ndims > 0 &&
+           (size[ndims - 1] == 1 || (merges && stride[ndims - 1] == (int64_t)walk->run_bytes))) {
         walk->run_bytes *= size[ndims - 1];
         walk->runs_left /= size[ndims - 1];
         ndims--;

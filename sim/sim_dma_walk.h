@@ -14,8 +14,8 @@ typedef struct sim_dma_walk {
     uint64_t longest; /* longer stretches are several runs, from their start on; 0: any length */
     /* > 0: of so many longer stretches of a line the first runs come first, then the second, ... */
     uint32_t rows;
-    uint32_t row;   /* of those, at work */
-    uint64_t chunk; /* where in the stretch they begin */
+    uint32_t row;                /* of those, at work */
+    uint64_t chunk;              /* where in the stretch they begin */
     const uint64_t *row_address; /* the next one; NULL: strided */
     uint32_t ndims;
     uint32_t size[SIM_DMA_MAX_DIMS], index[SIM_DMA_MAX_DIMS];

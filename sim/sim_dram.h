@@ -56,10 +56,11 @@ typedef struct sim_dram_stats {
 
 /* What a planner must know of rows: a stream in short runs opens more of them. */
 typedef struct sim_dram_rows {
-    uint32_t segment_bytes; /* consecutive bytes of one channel, bank and row number, all bank groups */
-    uint32_t open_bytes;    /* of the rows that open for a segment */
-    uint32_t stripe_bytes;  /* span that holds such rows of every channel */
-    uint32_t open_ps;       /* between two openings at random places, on the mean of the whole chip */
+    uint32_t
+        segment_bytes; /* consecutive bytes of one channel, bank and row number, all bank groups */
+    uint32_t open_bytes;   /* of the rows that open for a segment */
+    uint32_t stripe_bytes; /* span that holds such rows of every channel */
+    uint32_t open_ps; /* between two openings at random places, on the mean of the whole chip */
 } sim_dram_rows_t;
 sim_status_t sim_dram_rows(const sim_config_t *config, sim_dram_rows_t *out_rows,
                            sim_error_t *err) SIM_MUST_USE;

@@ -152,8 +152,8 @@ static sim_status_t count_rows(parser_t *parser, const sim_config_t *config) {
     uint8_t others =
         (uint8_t)(parser->map->burst_shift + parser->bits_of_channel + parser->bits_of_group +
                   parser->bits_of_bank + parser->bits_of_column);
-    uint64_t row_of_every_bank =
-        (parser->map->divisor == 0 ? 1 : (uint64_t)parser->map->divisor) << others;
+    uint64_t row_of_every_bank = (parser->map->divisor == 0 ? 1 : (uint64_t)parser->map->divisor)
+                                 << others;
     uint64_t rows = sim_config_u64(config, "dram.bytes") / row_of_every_bank;
     if (rows == 0 || rows * row_of_every_bank != sim_config_u64(config, "dram.bytes"))
         return sim_error_set(parser->err, SIM_ERROR_CONFIG,

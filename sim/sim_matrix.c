@@ -153,8 +153,7 @@ static uint64_t fill_cycles(const sim_matrix_spec_t *spec, uint64_t pieces) {
 }
 
 uint64_t sim_matrix_fill_cycles(const sim_matrix_spec_t *spec, uint32_t streamed) {
-    return fill_cycles(spec,
-                       spec->stream_elems == 0 ? 1 : ceil_div(streamed, spec->stream_elems));
+    return fill_cycles(spec, spec->stream_elems == 0 ? 1 : ceil_div(streamed, spec->stream_elems));
 }
 
 uint64_t sim_matrix_latency_cycles(const sim_matrix_spec_t *spec) {

@@ -15,20 +15,20 @@
  *            with has_full_folds; a load is repeated for every piece of the operand (f32 as bf16
  *            pieces); it goes through one port per array,
  *   stream = sum over pieces of max(ceil(ceil(piece / step) / rate), min_stream), rate = steps per
- *            cycle for the dtype (1/4 -> 4 cycles a step; 2 -> 1/2), after gap_cycles of control for
- *            each piece; pieces are of stream_elems, of each row of `row_elems` by itself with
- *            has_rows_apart; all at least what the operand ports, which work meanwhile, take for the
- *            fold's share of the operands, ceil(bytes / folds / operand_bytes),
- *   skew   = rows + cols - 2 until the last row has crossed the array; 0 with is_broadcast (the
- *            cells of a cube get their operands together).
- * A new stream may enter while the last one crosses (is_serial: only when it has left). With n =
- * weight_buffers copies of what stays in the cells, fold i loads once fold i - n has streamed (+
- * switch_cycles: the switch crosses the array before the spare copy can be overwritten), or streams
- * once fold i - n has drained. So one buffer is serial, two give max(stream, port) per fold, more
- * carry slack from long folds to short ones, across operations too. Where a load passes beside a
- * piece only (loads_beside_piece: Gemmini pairs it with one command), it begins with the last piece
- * of the fold before: a fold takes max(0, port - piece) more. A load and the piece beside it take
- * turns where both lie in the same bank: `port` cycles more for that part of the folds
+ *            cycle for the dtype (1/4 -> 4 cycles a step; 2 -> 1/2), after gap_cycles of control
+ * for each piece; pieces are of stream_elems, of each row of `row_elems` by itself with
+ *            has_rows_apart; all at least what the operand ports, which work meanwhile, take for
+ * the fold's share of the operands, ceil(bytes / folds / operand_bytes), skew   = rows + cols - 2
+ * until the last row has crossed the array; 0 with is_broadcast (the cells of a cube get their
+ * operands together). A new stream may enter while the last one crosses (is_serial: only when it
+ * has left). With n = weight_buffers copies of what stays in the cells, fold i loads once fold i -
+ * n has streamed (+ switch_cycles: the switch crosses the array before the spare copy can be
+ * overwritten), or streams once fold i - n has drained. So one buffer is serial, two give
+ * max(stream, port) per fold, more carry slack from long folds to short ones, across operations
+ * too. Where a load passes beside a piece only (loads_beside_piece: Gemmini pairs it with one
+ * command), it begins with the last piece of the fold before: a fold takes max(0, port - piece)
+ * more. A load and the piece beside it take turns where both lie in the same bank: `port` cycles
+ * more for that part of the folds
  * (`same_bank`), booked as SRAM_CONFLICT.
  *
  * end: the array takes the next operation. done: results are complete, skew + (rest of the drain) +
@@ -42,9 +42,9 @@
  * Operand bytes go through the SRAM and accumulator shares as streams spanning the operation: a
  * streamed operand per fold, a stationary one once, results written per k fold and read again by
  * all but the first (by that too when accumulating; output-stationary: once). What they stretch is
- * SRAM_CONFLICT, and stops the array's clock: pending loads and drains move along. The operand ports
- * lie between the scratchpad and the array (Tensix: two unpackers); their limit is a rate of the
- * fold, not a share.
+ * SRAM_CONFLICT, and stops the array's clock: pending loads and drains move along. The operand
+ * ports lie between the scratchpad and the array (Tensix: two unpackers); their limit is a rate of
+ * the fold, not a share.
  *
  * Causes: USEFUL = m * k * n / (rows * cols * count * step * rate) cycles, what the whole unit at
  * full rate would need; loads that nothing hides are WEIGHT_LOAD; gaps, skew of serial folds and
@@ -78,7 +78,7 @@ typedef struct sim_matrix_spec {
     uint32_t step, count; /* 0 means 1 */
     sim_split_t split;
     uint32_t gap_cycles;
-    uint32_t stream_elems;  /* what operand registers hold of the streamed dimension; 0: all of it */
+    uint32_t stream_elems; /* what operand registers hold of the streamed dimension; 0: all of it */
     uint32_t operand_bytes; /* that the operand ports of all arrays take a cycle; 0: any number */
     uint32_t switch_cycles; /* only where something is loaded into at most two buffers */
     bool is_broadcast, is_serial, has_full_folds, has_rows_apart;
@@ -102,12 +102,12 @@ typedef struct sim_matrix_op {
     /* private */
     sim_span_t span;
     sim_tick_t submitted;
-    uint64_t array_cycles; /* start to end, without contention */
-    uint64_t stall_cycles; /* of them, waiting for a load or a drain */
-    uint64_t fill_cycles;  /* of them, gaps and skew */
-    uint64_t operand_cycles; /* of them, waiting for the operand ports */
+    uint64_t array_cycles;    /* start to end, without contention */
+    uint64_t stall_cycles;    /* of them, waiting for a load or a drain */
+    uint64_t fill_cycles;     /* of them, gaps and skew */
+    uint64_t operand_cycles;  /* of them, waiting for the operand ports */
     uint64_t conflict_cycles; /* of them, a load and a piece in the same bank */
-    uint64_t tail_cycles;  /* from end to done */
+    uint64_t tail_cycles;     /* from end to done */
 } sim_matrix_op_t;
 
 typedef struct sim_matrix sim_matrix_t;

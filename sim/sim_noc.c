@@ -304,8 +304,7 @@ static sim_status_t no_effect(const sim_config_t *config, const char *key, sim_e
 sim_status_t sim_noc_check(const sim_config_t *config, sim_error_t *err) {
     sim_noc_layout_t layout;
     sim_noc_rates_t rates;
-    sim_status_t status =
-        sim_noc_layout_init(config, sim_config_cores(config), &layout, err);
+    sim_status_t status = sim_noc_layout_init(config, sim_config_cores(config), &layout, err);
     if (status == SIM_OK) status = sim_noc_rates_init(config, &rates, err);
     if (status != SIM_OK) return status;
     if (layout.type != SIM_NOC_CROSSBAR)

@@ -39,8 +39,8 @@ struct sim_stream {
     void *owner;
     uint64_t bytes;
     sim_tick_t min_ticks, start, end;
-    bool is_first; /* before the streams that are not */
-    uint32_t num_ranges; /* 0: evenly over all parts */
+    bool is_first;                           /* before the streams that are not */
+    uint32_t num_ranges;                     /* 0: evenly over all parts */
     sim_range_t range[SIM_SHARE_MAX_RANGES]; /* unused with one part */
     /* private */
     uint64_t remaining, rate, demand;

@@ -226,23 +226,28 @@ void sim_shared_reset(sim_shared_t *shared) {
 static bool are_apart(const sim_shards_t *shards, uint64_t rows, uint64_t columns) {
     uint64_t down = rows > 1 ? shards->row_step : 1, across = columns > 1 ? shards->column_step : 1;
     bool is_alone = rows == 1 || columns == 1;
-    return down > 0 && across > 0 && (is_alone || across >= rows * down || down >= columns * across);
+    return down > 0 && across > 0 &&
+           (is_alone || across >= rows * down || down >= columns * across);
 }
 
 sim_status_t sim_shards_check(const sim_shards_t *shards, uint64_t bytes, uint32_t cores,
                               uint64_t *out_core_bytes, sim_error_t *err) {
     *out_core_bytes = 0;
-    if (shards->row_bytes == 0 || shards->shard_rows == 0 || shards->shard_row_bytes == 0 || bytes == 0)
-        return sim_error_set(err, SIM_ERROR_INVALID_VALUE, "shards of %u rows x %u bytes, of a matrix of %llu bytes a row",
-                             shards->shard_rows, shards->shard_row_bytes, (unsigned long long)shards->row_bytes);
+    if (shards->row_bytes == 0 || shards->shard_rows == 0 || shards->shard_row_bytes == 0 ||
+        bytes == 0)
+        return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
+                             "shards of %u rows x %u bytes, of a matrix of %llu bytes a row",
+                             shards->shard_rows, shards->shard_row_bytes,
+                             (unsigned long long)shards->row_bytes);
     uint64_t rows = ((bytes - 1) / shards->row_bytes) / shards->shard_rows + 1;
     uint64_t columns = (shards->row_bytes - 1) / shards->shard_row_bytes + 1;
     uint64_t last = (rows - 1) * shards->row_step + (columns - 1) * shards->column_step;
     if (rows > cores || columns > cores || last >= cores || !are_apart(shards, rows, columns))
-        return sim_error_set(err, SIM_ERROR_INVALID_VALUE,
-                             "%llu x %llu shards, steps of %u and %u cores: each needs one of %u cores of its own",
-                             (unsigned long long)rows, (unsigned long long)columns, shards->row_step,
-                             shards->column_step, cores);
+        return sim_error_set(
+            err, SIM_ERROR_INVALID_VALUE,
+            "%llu x %llu shards, steps of %u and %u cores: each needs one of %u cores of its own",
+            (unsigned long long)rows, (unsigned long long)columns, shards->row_step,
+            shards->column_step, cores);
     *out_core_bytes = (uint64_t)shards->shard_rows * shards->shard_row_bytes;
     return SIM_OK;
 }

@@ -1,7 +1,7 @@
 /*
- * Status codes and error texts shared by every layer. A fallible function returns a must-use sim_status_t (0 = OK);
- * the reason in words goes into a caller-owned sim_error_t when one is given. Public codes are those of driver/vnpu.h,
- * which must stay equal (asserted in driver/).
+ * Status codes and error texts shared by every layer. A fallible function returns a must-use
+ * sim_status_t (0 = OK); the reason in words goes into a caller-owned sim_error_t when one is
+ * given. Public codes are those of driver/vnpu.h, which must stay equal (asserted in driver/).
  */
 #ifndef SIM_STATUS_H
 #define SIM_STATUS_H
@@ -36,7 +36,7 @@ typedef enum sim_status {
     SIM_ERROR_INTERNAL = 63
 } sim_status_t;
 
-#define SIM_MUST_USE __attribute__((warn_unused_result))
+#define SIM_MUST_USE     __attribute__((warn_unused_result))
 #define SIM_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 /* A reason in words. Zero-initialise; the first failure wins, later ones are kept out. */
@@ -46,12 +46,14 @@ typedef struct sim_error {
 } sim_error_t;
 
 /* Records status and text unless one is recorded already; err may be NULL. Returns status. */
-sim_status_t sim_error_set(sim_error_t *err, sim_status_t status, const char *format, ...) SIM_PRINTF(3, 4);
+sim_status_t sim_error_set(sim_error_t *err, sim_status_t status, const char *format, ...)
+    SIM_PRINTF(3, 4);
 
 /* "INVALID_VALUE" etc.; never NULL. */
 const char *sim_status_name(sim_status_t status);
 
 /* A bug of the simulator itself: prints component, simulated tick and text on stderr and aborts. */
-_Noreturn void sim_bug(const char *component, unsigned long long tick, const char *format, ...) SIM_PRINTF(3, 4);
+_Noreturn void sim_bug(const char *component, unsigned long long tick, const char *format, ...)
+    SIM_PRINTF(3, 4);
 
 #endif

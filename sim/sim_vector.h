@@ -2,8 +2,9 @@
  * Vector unit: `lanes` elements per pass. One operation over `outer` rows of `inner` elements takes
  *   startup + outer * ceil(inner / lanes) * (passes(class) + passes(class2)) cycles
  * (+ outer-independent tail of reduce_tail cycles for reductions); operand bytes stream through the
- * SRAM and accumulator shares, in no fewer cycles than their banks need (sim_bank.h). Rates: NKI's public engine model, ONNXim; docs/timing.md. Causes:
- * startup and tail FILL_DRAIN; elements that do not fill the last vector UNUSED_LANES (cycles * (1
+ * SRAM and accumulator shares, in no fewer cycles than their banks need (sim_bank.h). Rates: NKI's
+ * public engine model, ONNXim; docs/timing.md. Causes: startup and tail FILL_DRAIN; elements that
+ * do not fill the last vector UNUSED_LANES (cycles * (1
  * - elements / (vectors * lanes)), rounded down); stretch SRAM_CONFLICT.
  */
 #ifndef SIM_VECTOR_H

@@ -1,7 +1,7 @@
 """Runs every test and counts them one by one; the last line is `N passed, N failed, N skipped`.
 
-Stages: layers (include rules), lint (ruff), c (Criterion), python (pytest of the device and the tools), acceptance (pytest of whole
-programs), accuracy (pytest of the accuracy harness), tsan (plain threaded programs under TSan), asan (the C tests under ASan and UBSan).
+Stages: layers (include rules), lint (ruff, clang-format), c (Criterion), python (pytest of the device and the tools), acceptance (pytest of
+whole programs), accuracy (pytest of the harness), tsan (plain threaded programs under TSan), asan (the C tests under ASan and UBSan).
 Counts come from reports (Criterion's JSON, pytest's XML), never from exit codes alone: a binary that ran no test, left no
 report, or printed a sanitizer's finding counts as failed.
 """
@@ -170,13 +170,26 @@ def stage_layers(_: argparse.Namespace) -> Result:
 
 
 def stage_lint(_: argparse.Namespace) -> Result:
-    ruff = Path(sys.executable).parent / "ruff"
-    if not ruff.exists():
-        say("[lint] ruff is not installed: skipped")
-        return Result(skipped=1)
-    code, output = run([str(ruff), "check", "--quiet", "--no-cache", "."], 120)
-    say(f"[lint] ruff: {'clean' if code == 0 else 'findings'}")
-    return Result(passed=1) if code == 0 else Result().fail(f"ruff:\n{tail(output)}")
+    """Findings and formatting of Python, formatting of C and C++."""
+    folders = ("benchmarks", "device", "driver", "examples", "kernels", "sim", "tests", "tools", "torch_plugin")
+    sources = sorted(
+        str(path) for folder in folders for end in ("[ch]", "cpp") for path in Path(folder).rglob(f"*.{end}")
+    )
+    total = Result()
+    for name, command in (
+        ("ruff", ["ruff", "check", "--quiet", "--no-cache", "."]),
+        ("ruff format", ["ruff", "format", "--check", "--quiet", "--no-cache", "."]),
+        ("clang-format", ["clang-format", "--dry-run", "-Werror", *sources]),
+    ):
+        tool = Path(sys.executable).parent / command[0]
+        if not tool.exists():
+            say(f"[lint] {name} is not installed: skipped")
+            total.add(Result(skipped=1))
+            continue
+        code, output = run([str(tool), *command[1:]], 120)
+        say(f"[lint] {name}: {'clean' if code == 0 else 'findings'}")
+        total.add(Result(passed=1) if code == 0 else Result().fail(f"{name}:\n{tail(output)}"))
+    return total
 
 
 def stage_c(args: argparse.Namespace) -> Result:

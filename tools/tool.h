@@ -1,4 +1,5 @@
-/* The vnpu command: one function per subcommand, each with its own argp parser. Returns the exit status. */
+/* The vnpu command: one function per subcommand, each with its own argp parser. Returns the exit
+ * status. */
 #ifndef TOOL_H
 #define TOOL_H
 
@@ -19,8 +20,11 @@ int tool_fail(const sim_error_t *err);
 /* Whole file, malloc'ed, NUL-terminated beyond its bytes; NULL with a message on failure. */
 void *tool_read_file(const char *path, size_t *out_bytes);
 /* A program from a file: an image, or assembler text (assembled). malloc'ed image. */
-sim_status_t tool_read_program(const char *path, void **out_image, size_t *out_bytes, sim_error_t *err);
-/* The configuration as the options say, else as VNPU_CONFIG and VNPU_OPTIONS say, else default.ini. */
-sim_status_t tool_load_config(const char *name_or_path, const char *overrides, sim_config_t **out_config, sim_error_t *err);
+sim_status_t tool_read_program(const char *path, void **out_image, size_t *out_bytes,
+                               sim_error_t *err);
+/* The configuration as the options say, else as VNPU_CONFIG and VNPU_OPTIONS say, else default.ini.
+ */
+sim_status_t tool_load_config(const char *name_or_path, const char *overrides,
+                              sim_config_t **out_config, sim_error_t *err);
 
 #endif

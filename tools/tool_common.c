@@ -46,7 +46,8 @@ void *tool_read_file(const char *path, size_t *out_bytes) {
     return data;
 }
 
-sim_status_t tool_read_program(const char *path, void **out_image, size_t *out_bytes, sim_error_t *err) {
+sim_status_t tool_read_program(const char *path, void **out_image, size_t *out_bytes,
+                               sim_error_t *err) {
     *out_image = NULL;
     size_t bytes;
     char *data = tool_read_file(path, &bytes);
@@ -72,7 +73,8 @@ static const char *config_dir(char path[PATH_MAX]) {
     if (length > 0) {
         self[length] = '\0';
         *strrchr(self, '/') = '\0';
-        static const char *const places[] = {"configs", "../share/vnpu/configs", "../share/configs", "../configs"};
+        static const char *const places[] = {"configs", "../share/vnpu/configs", "../share/configs",
+                                             "../configs"};
         for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
             int used = snprintf(path, PATH_MAX, "%s/%s", self, places[i]);
             if (used > 0 && used < PATH_MAX && access(path, R_OK) == 0) return path;
@@ -81,7 +83,8 @@ static const char *config_dir(char path[PATH_MAX]) {
     return VNPU_SOURCE_CONFIGS;
 }
 
-sim_status_t tool_load_config(const char *name_or_path, const char *overrides, sim_config_t **out_config, sim_error_t *err) {
+sim_status_t tool_load_config(const char *name_or_path, const char *overrides,
+                              sim_config_t **out_config, sim_error_t *err) {
     char path[PATH_MAX];
     if (name_or_path == NULL) name_or_path = getenv("VNPU_CONFIG");
     if (overrides == NULL) overrides = getenv("VNPU_OPTIONS");

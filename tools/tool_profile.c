@@ -15,11 +15,14 @@ int tool_profile(int argc, char **argv) {
     args[0] = strdup(python);
     args[1] = dash_m;
     args[2] = module;
-    for (int i = 1; i < argc; i++) args[i + 2] = argv[i];
+    for (int i = 1; i < argc; i++)
+        args[i + 2] = argv[i];
     /* torch's OpenMP workers would spin beside the device process otherwise. */
     setenv("OMP_WAIT_POLICY", "passive", 0);
     execvp(args[0], args);
-    fprintf(stderr, "vnpu: cannot run %s: %s (VNPU_PYTHON names the interpreter that has torch_vnpu)\n", python, strerror(errno));
+    fprintf(stderr,
+            "vnpu: cannot run %s: %s (VNPU_PYTHON names the interpreter that has torch_vnpu)\n",
+            python, strerror(errno));
     free(args[0]);
     free(args);
     return 1;

@@ -5,7 +5,8 @@
 #include "device/vnpu_profile.h"
 #include "tools/tool.h"
 
-/* One argument of the program: "NAME=in:FILE", "NAME=zero:BYTES", "NAME=f32:VALUE" or "NAME=i64:VALUE". */
+/* One argument of the program: "NAME=in:FILE", "NAME=zero:BYTES", "NAME=f32:VALUE" or
+ * "NAME=i64:VALUE". */
 typedef struct run_arg {
     char name[64];
     const char *file; /* NULL: none */
@@ -14,7 +15,10 @@ typedef struct run_arg {
     uint64_t address;
 } run_arg_t;
 
-typedef struct run_out { char name[64]; const char *file; } run_out_t;
+typedef struct run_out {
+    char name[64];
+    const char *file;
+} run_out_t;
 
 typedef struct run_spec {
     const char *program, *config, *overrides;
@@ -28,7 +32,8 @@ typedef struct run_spec {
     bool is_json, with_slices;
 } run_spec_t;
 
-/* Prints the profile blob of one launch: cycles, counters, a table of engines and causes (or JSON). */
+/* Prints the profile blob of one launch: cycles, counters, a table of engines and causes (or JSON).
+ */
 void run_print(const run_spec_t *spec, const uint8_t *blob, uint64_t core_hz);
 
 #endif

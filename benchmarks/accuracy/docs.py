@@ -26,7 +26,8 @@ Every row becomes kernel calls of the kernel library, timed by the device proces
 recorded NoC reads go through interconnect and DRAM alone. No prediction reads the measured column. Errors are absolute, in per cent of
 the measured value (TPU v1: percentage points of the matrix engine's time). *Baseline* is the fit c0 + FLOP/P + bytes/BW with three
 constants >= 0, fitted on the very rows of the set, with compulsory bytes of unpadded tensors; *skill* is 1 - mean / baseline mean: below 0
-the model knows less than a fit that has seen the answers. All rows of a set count; rows without a prediction are listed with the reason. *mapping best* leaves out n150's largest products (`best_flops`).
+the model knows less than a fit that has seen the answers. All rows of a set count; rows without a prediction are listed with the reason.
+*Mapping best* leaves out n150's largest products (`best_flops`).
 """
 
 RULES = """## Mapping profiles
@@ -155,7 +156,18 @@ def write(pool: Pool) -> int:
         RULES.rstrip(), "", notes, "", *refusals(results), *worst_rows(results),
     ]  # fmt: skip
     PATH.write_text("\n".join(parts).rstrip() + "\n")
-    keys = ("name", "config", "grade", "rows", "judged_rows", "mean_pct", "median_pct", "worst_pct", "baseline_mean_pct", "skill")
+    keys = (
+        "name",
+        "config",
+        "grade",
+        "rows",
+        "judged_rows",
+        "mean_pct",
+        "median_pct",
+        "worst_pct",
+        "baseline_mean_pct",
+        "skill",
+    )
     rows = [{key: result[key] for key in keys} for _, result in results]
     SUMMARY.write_text(json.dumps({"sets": rows}, indent=1) + "\n")
     return 0

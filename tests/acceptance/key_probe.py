@@ -220,7 +220,9 @@ class Probe(Device):
     def kernels(self) -> None:
         calls: list[dict[str, Any]] = [{"op": "gemm", "m": m, "n": n, "k": k, "dtype": dtype} for dtype in ("f32", "bf16", "f16", "i8")
                                        for m, n, k in ((24, 40, 72), (2, 10, 12), (130, 150, 300))]  # fmt: skip
-        calls.append({"op": "gemm", "m": 130, "n": 150, "k": 300, "dtype": "i8", "out": "i8"})  # narrower on the way out
+        calls.append(
+            {"op": "gemm", "m": 130, "n": 150, "k": 300, "dtype": "i8", "out": "i8"}
+        )  # narrower on the way out
         calls += [{"op": "softmax", "rows": 24, "cols": 200}, {"op": "layer_norm", "rows": 24, "cols": 200},
                   {"op": "reduce", "rows": 64, "cols": 300}, {"op": "reduce", "rows": 64, "cols": 5000},
                   {"op": "pointwise", "shape": [40, 300], "func": "exp_sub"},
@@ -259,7 +261,13 @@ class Probe(Device):
             self.text(MIXED.format(stride=stride // 4), [4 * stride + 64 * KI], (2, 1), core_class)
             self.text(CROSS.format(stride=stride // 4), [4 * stride + 64 * KI] * 2, (2, 1), core_class)
         self.lines(core_class)
-        rest = ((CROWDED, [16 * KI]), (SHORT, [64 * KI] * 2), (PLAIN, [16 * KI]), (GATHER, [2048 * 256, 4 * KI]), (UNITS, [16 * KI]))
+        rest = (
+            (CROWDED, [16 * KI]),
+            (SHORT, [64 * KI] * 2),
+            (PLAIN, [16 * KI]),
+            (GATHER, [2048 * 256, 4 * KI]),
+            (UNITS, [16 * KI]),
+        )
         for text, args in rest:
             self.text(text, args, core_class=core_class)
             self._check(self._driver.vnpu_device_synchronize(0), "synchronize")
@@ -277,7 +285,9 @@ class Probe(Device):
         none = ctypes.c_uint64(0)
         clock = []
         for nbytes in (1, 300_000):
-            self._check(self._driver.vnpu_sim_memcpy_h2d_length(ctypes.c_uint64(address), ctypes.c_size_t(nbytes), none), "copy")
+            self._check(
+                self._driver.vnpu_sim_memcpy_h2d_length(ctypes.c_uint64(address), ctypes.c_size_t(nbytes), none), "copy"
+            )
             clock.append(self.host_clock())
         self._check(self._driver.vnpu_device_synchronize(0), "synchronize")
         clock.append(self.host_clock())
@@ -300,7 +310,11 @@ class Probe(Device):
             for _ in range(count):
                 self._check(
                     self._driver.vnpu_memset(
-                        ctypes.c_uint64(address), ctypes.c_uint64(0), ctypes.c_uint32(1), ctypes.c_size_t(64 * KI), stream
+                        ctypes.c_uint64(address),
+                        ctypes.c_uint64(0),
+                        ctypes.c_uint32(1),
+                        ctypes.c_size_t(64 * KI),
+                        stream,
                     ),
                     "vnpu_memset",
                 )
@@ -330,7 +344,9 @@ class Probe(Device):
         launches_at, records_at = struct.unpack_from("<2Q", data, 40)
         static_mw, link_fj = struct.unpack_from("<2Q", data, 80)
         end = launches_at + 64 * launches
-        self.numbers["launches"] = [n for at in range(launches_at, end, 64) for n in struct.unpack_from("<3Q", data, at + 24)]
+        self.numbers["launches"] = [
+            n for at in range(launches_at, end, 64) for n in struct.unpack_from("<3Q", data, at + 24)
+        ]
         at, durations, energy, cause = records_at, [], [static_mw, link_fj], []
         for _ in range(records):
             durations += struct.unpack_from("<14Q", data, at + 72)

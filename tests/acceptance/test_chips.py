@@ -27,7 +27,10 @@ PUBLISHED: dict[str, dict[str, float]] = {
     "ascend910-like": {"f16": 256, "i8": 512, "DRAM": 1200},
     "wormhole-like": {"bf16": 74, "f16": 74, "bfp8": 148, "DRAM": 288},
     "edge-like": {"i8": 2 * 512 * 1e9 / 1e12, "DRAM": 12},  # 512 units at 1 GHz; published rounded to 1
-    "gemmini-16": {"i8": 2 * 256 * 1e9 / 1e12, "ports": 16},  # 256 units, an ideal memory behind a 128-bit bus, cycles taken as 1 ns
+    "gemmini-16": {
+        "i8": 2 * 256 * 1e9 / 1e12,
+        "ports": 16,
+    },  # 256 units, an ideal memory behind a 128-bit bus, cycles taken as 1 ns
     "vta": {"i8": 0.0512, "DRAM": 2.1},
 }
 

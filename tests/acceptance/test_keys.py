@@ -131,7 +131,9 @@ class Chip:
         if self.keys["noc.type"] != "crossbar":  # its channels belong to endpoints
             companion = ",".join(part for part in companion.split(",") if not part.startswith("dram.channels="))
         companion = companion.replace("core_nodes=1-4:1-4", "core_nodes=" + " ".join(["1-4:1-4"] * self.cores_a_node))
-        if key.startswith("vector.passes.") and self.keys[key] == "0":  # a function that it has, among those that it lacks
+        if (
+            key.startswith("vector.passes.") and self.keys[key] == "0"
+        ):  # a function that it has, among those that it lacks
             lacking = [k for k in self.keys if k.startswith("vector.passes.") and self.keys[k] == "0" and k != key]
             companion = ",".join(f"{k}=1" for k in lacking)
         if self.keys["cache.bytes"] != "0 B" and key.startswith(("dram.", "energy.dram")):  # what a cache would hide

@@ -8,8 +8,8 @@
 Test(blocks, bytes_of_whole_blocks) {
     static const struct {
         uint64_t values, bfp8, bfp4, bf16;
-    } CASES[] = {{0, 0, 0, 0},       {1, 17, 9, 2},       {15, 17, 9, 30},
-                 {16, 17, 9, 32},    {17, 34, 18, 34},    {1024, 1088, 576, 2048}};
+    } CASES[] = {{0, 0, 0, 0},    {1, 17, 9, 2},    {15, 17, 9, 30},
+                 {16, 17, 9, 32}, {17, 34, 18, 34}, {1024, 1088, 576, 2048}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         cr_assert_eq(vnpu_dtype_span(VNPU_BFP8, CASES[i].values), CASES[i].bfp8);
         cr_assert_eq(vnpu_dtype_span(VNPU_BFP4, CASES[i].values), CASES[i].bfp4);
@@ -39,13 +39,20 @@ Test(blocks, an_operand_corresponds_value_by_value) {
     static const struct {
         const char *text, *want;
     } CASES[] = {
-        {HEAD D ".ap a sram bfp8 base=3 dims=[32:4, 4:1]\n.ap b sram bfp8 base=3000 dims=[64:3, 3:1]\n" MM, NULL},
-        {HEAD D ".ap a sram bfp4 base=0 dims=[32:4, 4:1]\n.ap b sram bfp4 base=3000 dims=[64:3, 3:1]\n" MM, NULL},
-        {HEAD D ".ap a sram bfp8 base=0 dims=[32:64, 64:1]\n.ap b sram bfp8 base=40000 dims=[64:3, 3:1]\n" MM,
+        {HEAD D
+         ".ap a sram bfp8 base=3 dims=[32:4, 4:1]\n.ap b sram bfp8 base=3000 dims=[64:3, 3:1]\n" MM,
+         NULL},
+        {HEAD D
+         ".ap a sram bfp4 base=0 dims=[32:4, 4:1]\n.ap b sram bfp4 base=3000 dims=[64:3, 3:1]\n" MM,
+         NULL},
+        {HEAD D ".ap a sram bfp8 base=0 dims=[32:64, 64:1]\n.ap b sram bfp8 base=40000 dims=[64:3, "
+                "3:1]\n" MM,
          "src0 dimension 1 has size 1024, src1 dimension 0 has 64"},
-        {HEAD D ".ap a sram bfp8 base=0 dims=[32:4, 4:1]\n.ap b sram bfp8 base=3000 dims=[64:2, 2:1]\n" MM,
+        {HEAD D
+         ".ap a sram bfp8 base=0 dims=[32:4, 4:1]\n.ap b sram bfp8 base=3000 dims=[64:2, 2:1]\n" MM,
          "dst dimension 1 has size 48, src1 dimension 1 has 32"},
-        {HEAD D ".ap a sram bfp8 base=0 dims=[32:4, 4:1]\n.ap b sram bfp4 base=3000 dims=[64:3, 3:1]\n" MM,
+        {HEAD D
+         ".ap a sram bfp8 base=0 dims=[32:4, 4:1]\n.ap b sram bfp4 base=3000 dims=[64:3, 3:1]\n" MM,
          "not bfp8 by bfp4"},
         {HEAD ".ap x acc f32 base=0 dims=[4:48, 48:1]\n.ap y sram bfp8 base=0 dims=[4:3, 3:1]\n"
               ".queue vector0\nv_unary.copy dst=y src0=x\n",
@@ -85,8 +92,10 @@ Test(blocks, clips_correspond) {
         snprintf(text, sizeof text, TEXT, extent);
         sim_status_t status = load(text, &program, &err);
         cr_assert_eq(status == SIM_OK, extent == 5, "%d: %s", extent, err.text);
-        if (status == SIM_OK) dev_program_destroy(program);
-        else cr_assert(strstr(err.text, "clipped differently"), "%s", err.text);
+        if (status == SIM_OK)
+            dev_program_destroy(program);
+        else
+            cr_assert(strstr(err.text, "clipped differently"), "%s", err.text);
     }
 }
 
@@ -108,8 +117,8 @@ Test(blocks, values_are_refused_by_name) {
             cr_assert_eq(status, SIM_OK, "%s", err.text);
         } else {
             cr_assert_eq(status, SIM_ERROR_UNSUPPORTED);
-            cr_assert(strstr(err.text, "bfp8, which is timed, not computed: VNPU_MODE=timing"), "%s",
-                      err.text);
+            cr_assert(strstr(err.text, "bfp8, which is timed, not computed: VNPU_MODE=timing"),
+                      "%s", err.text);
         }
         dev_program_destroy(program);
         env_close(&env);

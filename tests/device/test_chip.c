@@ -19,7 +19,9 @@ typedef struct rig {
 static void rig_open(rig_t *rig, const char *overrides, dev_chip_options_t options) {
     sim_error_t err = {0};
     memset(rig, 0, sizeof *rig);
-    cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", overrides, &rig->config, &err), SIM_OK, "%s", err.text);
+    cr_assert_eq(
+        sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", overrides, &rig->config, &err), SIM_OK,
+        "%s", err.text);
     cr_assert_eq(dev_chip_create(rig->config, &options, &rig->chip, &err), SIM_OK, "%s", err.text);
     cr_assert_eq(dev_chip_client_open(rig->chip, &rig->client), SIM_OK);
 }
@@ -41,7 +43,8 @@ static vnpu_completion_t send(rig_t *rig, vnpu_packet_t *packet, const void *in,
     return completion;
 }
 
-static vnpu_completion_t send_mem(rig_t *rig, vnpu_packet_type_t type, uint64_t address, uint64_t bytes) {
+static vnpu_completion_t send_mem(rig_t *rig, vnpu_packet_type_t type, uint64_t address,
+                                  uint64_t bytes) {
     vnpu_packet_t packet = {.type = (uint8_t)type};
     packet.u.mem.address = address;
     packet.u.mem.bytes = bytes;
@@ -54,10 +57,12 @@ static uint64_t alloc(rig_t *rig, uint64_t bytes) {
     return completion.value[0];
 }
 
-static vnpu_completion_t copy(rig_t *rig, vnpu_packet_type_t type, uint64_t device, void *host, uint64_t bytes) {
+static vnpu_completion_t copy(rig_t *rig, vnpu_packet_type_t type, uint64_t device, void *host,
+                              uint64_t bytes) {
     vnpu_packet_t packet = {.type = (uint8_t)type};
     packet.u.copy = (vnpu_packet_copy_t){.device = device, .bytes = bytes, .total = bytes};
-    return send(rig, &packet, type == VNPU_PACKET_COPY_H2D ? host : NULL, type == VNPU_PACKET_COPY_H2D ? NULL : host);
+    return send(rig, &packet, type == VNPU_PACKET_COPY_H2D ? host : NULL,
+                type == VNPU_PACKET_COPY_H2D ? NULL : host);
 }
 
 static uint32_t load(rig_t *rig, const char *text) {
@@ -73,9 +78,11 @@ static uint32_t load(rig_t *rig, const char *text) {
     return (uint32_t)completion.value[0];
 }
 
-static vnpu_completion_t launch(rig_t *rig, uint32_t module, const uint64_t *args, uint32_t num_args) {
+static vnpu_completion_t launch(rig_t *rig, uint32_t module, const uint64_t *args,
+                                uint32_t num_args) {
     vnpu_packet_t packet[2] = {{.type = VNPU_PACKET_KERNEL, .slots = 2}};
-    packet[0].u.kernel = (vnpu_packet_kernel_t){.module = module, .num_args = (uint16_t)num_args, .grid = {1, 1}};
+    packet[0].u.kernel =
+        (vnpu_packet_kernel_t){.module = module, .num_args = (uint16_t)num_args, .grid = {1, 1}};
     memcpy(&packet[1], args, num_args * sizeof *args);
     return send(rig, packet, NULL, NULL);
 }
@@ -87,37 +94,46 @@ static const char *const doubling =
     ".queue dma0\ndma_copy dst=t src0=dx signal=full\ndma_copy dst=dz src0=u wait=done\n"
     ".queue vector0\nv_binary.add dst=u src0=t src1=t wait=full signal=done\n";
 static const char *const stuck =
-    ".program stuck\n.arg z out\n.sem never\n.sem after\n.sram 1024\n.ap dz dram f32 arg=z dims=[16:1]\n.ap t sram f32 base=0 dims=[16:1]\n"
-    ".queue dma0\ndma_copy dst=dz src0=t wait=never signal=after\n.queue vector0\nsync wait=after signal=never\n";
+    ".program stuck\n.arg z out\n.sem never\n.sem after\n.sram 1024\n.ap dz dram f32 arg=z "
+    "dims=[16:1]\n.ap t sram f32 base=0 dims=[16:1]\n"
+    ".queue dma0\ndma_copy dst=dz src0=t wait=never signal=after\n.queue vector0\nsync wait=after "
+    "signal=never\n";
 
 Test(chip, a_kernel_computes_and_takes_time) {
     rig_t rig;
     rig_open(&rig, NULL, (dev_chip_options_t){0});
     float x[256], z[256];
-    for (int i = 0; i < 256; i++) x[i] = (float)i;
+    for (int i = 0; i < 256; i++)
+        x[i] = (float)i;
     uint64_t args[2] = {alloc(&rig, sizeof x), alloc(&rig, sizeof z)};
     cr_assert_eq(copy(&rig, VNPU_PACKET_COPY_H2D, args[0], x, sizeof x).status, SIM_OK);
     vnpu_completion_t done = launch(&rig, load(&rig, doubling), args, 2);
     cr_assert_eq(done.status, SIM_OK);
     cr_assert_gt(done.end_ps, done.start_ps);
     cr_assert_eq(copy(&rig, VNPU_PACKET_COPY_D2H, args[1], z, sizeof z).status, SIM_OK);
-    for (int i = 0; i < 256; i++) cr_assert_eq(z[i], 2 * x[i]);
+    for (int i = 0; i < 256; i++)
+        cr_assert_eq(z[i], 2 * x[i]);
     rig_close(&rig);
 }
 
 Test(chip, the_command_path_adds_up) {
     rig_t rig;
     rig_open(&rig, NULL, (dev_chip_options_t){0});
-    uint64_t gap = sim_config_u64(rig.config, "cmd.launch_gap"), completion = sim_config_u64(rig.config, "cmd.completion");
-    uint64_t path = sim_config_u64(rig.config, "cmd.doorbell") + sim_config_u64(rig.config, "cmd.fetch") + sim_config_u64(rig.config, "cmd.decode");
+    uint64_t gap = sim_config_u64(rig.config, "cmd.launch_gap"),
+             completion = sim_config_u64(rig.config, "cmd.completion");
+    uint64_t path = sim_config_u64(rig.config, "cmd.doorbell") +
+                    sim_config_u64(rig.config, "cmd.fetch") +
+                    sim_config_u64(rig.config, "cmd.decode");
     uint64_t args[2] = {alloc(&rig, 1024), alloc(&rig, 1024)};
     uint32_t module = load(&rig, doubling);
     rig.clock = 1000000000; /* long after everything */
     vnpu_completion_t first = launch(&rig, module, args, 2);
     cr_assert_eq(first.start_ps, rig.clock + path);
     uint64_t duration = first.end_ps - completion - first.start_ps;
-    vnpu_completion_t second = launch(&rig, module, args, 2); /* the same host clock: waits for the drain */
-    uint64_t decoded = rig.clock + path + sim_config_u64(rig.config, "cmd.fetch") + sim_config_u64(rig.config, "cmd.decode");
+    vnpu_completion_t second =
+        launch(&rig, module, args, 2); /* the same host clock: waits for the drain */
+    uint64_t decoded = rig.clock + path + sim_config_u64(rig.config, "cmd.fetch") +
+                       sim_config_u64(rig.config, "cmd.decode");
     uint64_t drained = first.start_ps + duration + gap;
     cr_assert_eq(second.start_ps, drained > decoded ? drained : decoded);
     cr_assert_eq(second.end_ps - second.start_ps, duration + completion);
@@ -133,7 +149,8 @@ Test(chip, link_copies_take_their_closed_form) {
     uint64_t address = alloc(&rig, sizeof data);
     for (uint64_t bytes = 1; bytes <= sizeof data; bytes *= 10) {
         vnpu_completion_t done = copy(&rig, VNPU_PACKET_COPY_H2D, address, data, bytes);
-        cr_assert_eq(done.end_ps - done.start_ps, sim_link_transfer_ps(&link, bytes) + sim_config_u64(rig.config, "cmd.completion"));
+        cr_assert_eq(done.end_ps - done.start_ps, sim_link_transfer_ps(&link, bytes) +
+                                                      sim_config_u64(rig.config, "cmd.completion"));
     }
     rig_close(&rig);
 }
@@ -159,7 +176,8 @@ static uint64_t total_ps(dev_reuse_t reuse, bool *out_same) {
 
 Test(chip, reuse_changes_nothing) {
     bool same_on, same_off, same_check;
-    uint64_t on = total_ps(DEV_REUSE_ON, &same_on), off = total_ps(DEV_REUSE_OFF, &same_off), check = total_ps(DEV_REUSE_CHECK, &same_check);
+    uint64_t on = total_ps(DEV_REUSE_ON, &same_on), off = total_ps(DEV_REUSE_OFF, &same_off),
+             check = total_ps(DEV_REUSE_CHECK, &same_check);
     cr_assert_eq(on, off);
     cr_assert_eq(on, check);
     cr_assert(same_on && same_off && same_check);
@@ -174,7 +192,8 @@ Test(chip, a_deadlock_is_sticky_until_reset) {
     vnpu_completion_t info = send_mem(&rig, VNPU_PACKET_ERROR_INFO, 0, 0);
     char text[2000] = "";
     vnpu_packet_t read = {.type = VNPU_PACKET_BLOB_READ};
-    read.u.copy = (vnpu_packet_copy_t){.device = VNPU_BLOB_ERROR, .bytes = info.value[0], .total = info.value[0]};
+    read.u.copy = (vnpu_packet_copy_t){
+        .device = VNPU_BLOB_ERROR, .bytes = info.value[0], .total = info.value[0]};
     cr_assert_eq(send(&rig, &read, NULL, text).status, SIM_OK);
     cr_assert(strstr(text, "stuck") != NULL && strstr(text, "dma0") != NULL, "%s", text);
     cr_assert_eq(launch(&rig, good, args, 2).status, SIM_ERROR_DEADLOCK);
@@ -202,7 +221,8 @@ Test(chip, bad_packets_fail_alone) {
 Test(chip, stray_addresses_are_faults_that_name_the_address) {
     rig_t rig;
     rig_open(&rig, NULL, (dev_chip_options_t){0});
-    uint64_t args[2] = {alloc(&rig, 512), alloc(&rig, 1024)}; /* the kernel reads 1024 bytes of the first */
+    uint64_t args[2] = {alloc(&rig, 512),
+                        alloc(&rig, 1024)}; /* the kernel reads 1024 bytes of the first */
     cr_assert_eq(launch(&rig, load(&rig, doubling), args, 2).status, SIM_ERROR_ILLEGAL_ADDRESS);
     rig_close(&rig);
 }
@@ -218,7 +238,8 @@ Test(chip, timing_mode_keeps_integers_and_refuses_floats) {
     cr_assert_eq(done.status, SIM_OK);
     cr_assert_gt(done.end_ps, done.start_ps);
     char data[1024];
-    cr_assert_eq(copy(&rig, VNPU_PACKET_COPY_D2H, args[1], data, sizeof data).status, SIM_ERROR_VALUE_UNKNOWN);
+    cr_assert_eq(copy(&rig, VNPU_PACKET_COPY_D2H, args[1], data, sizeof data).status,
+                 SIM_ERROR_VALUE_UNKNOWN);
     int64_t number = 42, back = 0;
     uint64_t integer = alloc(&rig, 512);
     cr_assert_eq(copy(&rig, VNPU_PACKET_COPY_H2D, integer, &number, sizeof number).status, SIM_OK);
@@ -231,7 +252,8 @@ Test(chip, timing_mode_times_as_full_mode) {
     uint64_t ps[2];
     for (int mode = 0; mode < 2; mode++) {
         rig_t rig;
-        rig_open(&rig, NULL, (dev_chip_options_t){.mode = mode == 0 ? DEV_MODE_FULL : DEV_MODE_TIMING});
+        rig_open(&rig, NULL,
+                 (dev_chip_options_t){.mode = mode == 0 ? DEV_MODE_FULL : DEV_MODE_TIMING});
         uint64_t args[2] = {alloc(&rig, 1024), alloc(&rig, 1024)};
         vnpu_completion_t done = launch(&rig, load(&rig, doubling), args, 2);
         ps[mode] = done.end_ps - done.start_ps;
@@ -248,7 +270,8 @@ Test(chip, a_profile_books_every_tick) {
     rig.clock += 7000000; /* the host was busy before the profile: not part of it */
     uint64_t start_ps = rig.clock;
     cr_assert_eq(send_mem(&rig, VNPU_PACKET_PROFILE_START, 0, 1).status, SIM_OK);
-    for (int i = 0; i < 3; i++) cr_assert_eq(launch(&rig, module, args, 2).status, SIM_OK);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(launch(&rig, module, args, 2).status, SIM_OK);
     rig.clock += 90000000; /* and behind the last launch: part of it */
     uint64_t bytes = send_mem(&rig, VNPU_PACKET_PROFILE_STOP, 0, 0).value[0];
     uint8_t *blob = malloc(bytes);

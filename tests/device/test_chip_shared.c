@@ -1,4 +1,5 @@
-/* Memory in the cores' scratchpads, through a chip: values, bytes and energy by memory, copies, reuse. */
+/* Memory in the cores' scratchpads, through a chip: values, bytes and energy by memory, copies,
+ * reuse. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,9 @@
 #include "device/dev_chip.h"
 #include "device/vnpu_profile.h"
 
-#define OPTIONS "grid.cores=4,sram.shared_bytes=16KiB,energy.sram_byte=3,energy.dram_read_byte=5,energy.dram_write_byte=5"
+#define OPTIONS                                                                                    \
+    "grid.cores=4,sram.shared_bytes=16KiB,energy.sram_byte=3,energy.dram_read_byte=5,energy.dram_" \
+    "write_byte=5"
 enum { BYTES = 4096 };
 
 static const char *const doubling =
@@ -27,7 +30,9 @@ typedef struct rig {
 static void rig_open(rig_t *rig, const char *overrides, dev_chip_options_t options) {
     sim_error_t err = {0};
     *rig = (rig_t){0};
-    cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", overrides, &rig->config, &err), SIM_OK, "%s", err.text);
+    cr_assert_eq(
+        sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", overrides, &rig->config, &err), SIM_OK,
+        "%s", err.text);
     cr_assert_eq(dev_chip_create(rig->config, &options, &rig->chip, &err), SIM_OK, "%s", err.text);
     cr_assert_eq(dev_chip_client_open(rig->chip, &rig->client), SIM_OK);
 }
@@ -63,7 +68,9 @@ static uint64_t alloc(rig_t *rig, uint64_t bytes, uint64_t place) {
 static void copy(rig_t *rig, vnpu_packet_type_t type, uint64_t device, void *host) {
     vnpu_packet_t packet = {.type = (uint8_t)type};
     packet.u.copy = (vnpu_packet_copy_t){.device = device, .bytes = BYTES, .total = BYTES};
-    cr_assert_eq(send(rig, &packet, type == VNPU_PACKET_COPY_H2D ? host : NULL, type == VNPU_PACKET_COPY_H2D ? NULL : host).status,
+    cr_assert_eq(send(rig, &packet, type == VNPU_PACKET_COPY_H2D ? host : NULL,
+                      type == VNPU_PACKET_COPY_H2D ? NULL : host)
+                     .status,
                  SIM_OK);
 }
 
@@ -119,11 +126,13 @@ Test(chip_shared, operands_in_either_memory) {
         uint64_t in_shared = places & 1, out_shared = places >> 1;
         uint64_t x = alloc(&rig, BYTES, in_shared), z = alloc(&rig, BYTES, out_shared);
         float value[BYTES / 4], got[BYTES / 4];
-        for (uint32_t i = 0; i < BYTES / 4; i++) value[i] = (float)(i + places);
+        for (uint32_t i = 0; i < BYTES / 4; i++)
+            value[i] = (float)(i + places);
         copy(&rig, VNPU_PACKET_COPY_H2D, x, value);
         vnpu_profile_record_t record = profiled(&rig, module, x, z);
         copy(&rig, VNPU_PACKET_COPY_D2H, z, got);
-        for (uint32_t i = 0; i < BYTES / 4; i++) cr_assert_eq(got[i], 2 * value[i]);
+        for (uint32_t i = 0; i < BYTES / 4; i++)
+            cr_assert_eq(got[i], 2 * value[i]);
         cr_assert_eq(record.dram_read_bytes, in_shared ? 0 : BYTES);
         cr_assert_eq(record.shared_read_bytes, in_shared ? BYTES : 0);
         cr_assert_eq(record.dram_written_bytes, out_shared ? 0 : BYTES);
@@ -131,7 +140,8 @@ Test(chip_shared, operands_in_either_memory) {
         cr_assert_eq(record.bus_read_bytes, record.dram_read_bytes);
         cr_assert_eq(record.bus_written_bytes, record.dram_written_bytes);
         if (places == 0) scratchpad_fj = record.energy_fj[VNPU_ENERGY_DMA];
-        cr_assert_eq(record.energy_fj[VNPU_ENERGY_DMA], scratchpad_fj + 3 * BYTES * (in_shared + out_shared));
+        cr_assert_eq(record.energy_fj[VNPU_ENERGY_DMA],
+                     scratchpad_fj + 3 * BYTES * (in_shared + out_shared));
         if (places == 3) cr_assert_eq(record.energy_fj[VNPU_ENERGY_DRAM], 0);
     }
     rig_close(&rig);
@@ -141,13 +151,16 @@ Test(chip_shared, operands_in_either_memory) {
 Test(chip_shared, moves_and_reuse) {
     rig_t rig;
     rig_open(&rig, OPTIONS, (dev_chip_options_t){0});
-    uint64_t dram = alloc(&rig, BYTES, 0), shared = alloc(&rig, BYTES, 1), other = alloc(&rig, BYTES, 1);
+    uint64_t dram = alloc(&rig, BYTES, 0), shared = alloc(&rig, BYTES, 1),
+             other = alloc(&rig, BYTES, 1);
     uint8_t value[BYTES], got[BYTES];
-    for (uint32_t i = 0; i < BYTES; i++) value[i] = (uint8_t)(i * 7);
+    for (uint32_t i = 0; i < BYTES; i++)
+        value[i] = (uint8_t)(i * 7);
     copy(&rig, VNPU_PACKET_COPY_H2D, dram, value);
     cr_assert_eq(mem(&rig, VNPU_PACKET_PROFILE_START, 0, 0).status, SIM_OK);
     vnpu_packet_t move = {.type = VNPU_PACKET_COPY_D2D};
-    move.u.copy = (vnpu_packet_copy_t){.device = shared, .host = dram, .bytes = BYTES, .total = BYTES};
+    move.u.copy =
+        (vnpu_packet_copy_t){.device = shared, .host = dram, .bytes = BYTES, .total = BYTES};
     cr_assert_eq(send(&rig, &move, NULL, NULL).status, SIM_OK);
     vnpu_profile_record_t record = record_of(&rig);
     cr_assert(record.dram_read_bytes == BYTES && record.dram_written_bytes == 0);
@@ -160,7 +173,8 @@ Test(chip_shared, moves_and_reuse) {
     copy(&rig, VNPU_PACKET_COPY_D2H, shared, got);
     cr_assert_eq(got[BYTES - 1], 9);
     uint32_t module = load(&rig, doubling);
-    vnpu_profile_record_t first = profiled(&rig, module, shared, dram), second = profiled(&rig, module, other, dram);
+    vnpu_profile_record_t first = profiled(&rig, module, shared, dram),
+                          second = profiled(&rig, module, other, dram);
     cr_assert_eq(first.key, second.key);
     cr_assert_eq(first.duration_ps, second.duration_ps);
     cr_assert_neq(first.key, profiled(&rig, module, dram, shared).key);
@@ -173,26 +187,38 @@ Test(chip_shared, blocks_of_a_matrix) {
     rig_open(&rig, OPTIONS, (dev_chip_options_t){.reuse = DEV_REUSE_CHECK});
     uint32_t module = load(&rig, doubling);
     uint64_t z = alloc(&rig, BYTES, 0), last = 0;
-    for (uint32_t way = 0; way < 2; way++) { /* 16 rows of 1 KiB: 4 rows a core, 256 bytes of each row a core */
+    for (uint32_t way = 0; way < 2;
+         way++) { /* 16 rows of 1 KiB: 4 rows a core, 256 bytes of each row a core */
         vnpu_packet_t packet = {.type = VNPU_PACKET_ALLOC};
-        packet.u.alloc = (vnpu_packet_alloc_t){.bytes = 4 * BYTES, .place = VNPU_PLACE_SHARED, .row_bytes = 1024,
-                                               .shard_rows = way == 0 ? 4 : 16, .shard_row_bytes = way == 0 ? 1024 : 256,
-                                               .row_step = 1, .column_step = 1};
+        packet.u.alloc = (vnpu_packet_alloc_t){.bytes = 4 * BYTES,
+                                               .place = VNPU_PLACE_SHARED,
+                                               .row_bytes = 1024,
+                                               .shard_rows = way == 0 ? 4 : 16,
+                                               .shard_row_bytes = way == 0 ? 1024 : 256,
+                                               .row_step = 1,
+                                               .column_step = 1};
         vnpu_completion_t done = send(&rig, &packet, NULL, NULL);
         cr_assert_eq(done.status, SIM_OK);
         float value[BYTES / 4], got[BYTES / 4];
-        for (uint32_t i = 0; i < BYTES / 4; i++) value[i] = (float)i;
+        for (uint32_t i = 0; i < BYTES / 4; i++)
+            value[i] = (float)i;
         copy(&rig, VNPU_PACKET_COPY_H2D, done.value[0], value);
         vnpu_profile_record_t record = profiled(&rig, module, done.value[0], z);
         copy(&rig, VNPU_PACKET_COPY_D2H, z, got);
-        for (uint32_t i = 0; i < BYTES / 4; i++) cr_assert_eq(got[i], 2 * value[i]);
+        for (uint32_t i = 0; i < BYTES / 4; i++)
+            cr_assert_eq(got[i], 2 * value[i]);
         cr_assert_eq(record.shared_read_bytes, BYTES);
         cr_assert_neq(record.key, last);
         last = record.key;
     }
     vnpu_packet_t packet = {.type = VNPU_PACKET_ALLOC};
-    packet.u.alloc = (vnpu_packet_alloc_t){.bytes = BYTES, .place = VNPU_PLACE_SHARED, .row_bytes = 1024, .shard_rows = 1,
-                                           .shard_row_bytes = 512, .row_step = 1, .column_step = 1};
+    packet.u.alloc = (vnpu_packet_alloc_t){.bytes = BYTES,
+                                           .place = VNPU_PLACE_SHARED,
+                                           .row_bytes = 1024,
+                                           .shard_rows = 1,
+                                           .shard_row_bytes = 512,
+                                           .row_step = 1,
+                                           .column_step = 1};
     cr_assert_eq(send(&rig, &packet, NULL, NULL).status, SIM_ERROR_INVALID_VALUE);
     rig_close(&rig);
 }
@@ -200,10 +226,12 @@ Test(chip_shared, blocks_of_a_matrix) {
 Test(chip_shared, what_is_refused) {
     rig_t rig;
     rig_open(&rig, OPTIONS, (dev_chip_options_t){0});
-    cr_assert_eq(mem(&rig, VNPU_PACKET_ALLOC, 64 * 1024 + 1, VNPU_PLACE_SHARED).status, SIM_ERROR_OUT_OF_MEMORY);
+    cr_assert_eq(mem(&rig, VNPU_PACKET_ALLOC, 64 * 1024 + 1, VNPU_PLACE_SHARED).status,
+                 SIM_ERROR_OUT_OF_MEMORY);
     cr_assert_eq(mem(&rig, VNPU_PACKET_ALLOC, 512, 2).status, SIM_ERROR_INVALID_VALUE);
     rig_close(&rig);
     rig_open(&rig, NULL, (dev_chip_options_t){0});
-    cr_assert_eq(mem(&rig, VNPU_PACKET_ALLOC, 512, VNPU_PLACE_SHARED).status, SIM_ERROR_UNSUPPORTED);
+    cr_assert_eq(mem(&rig, VNPU_PACKET_ALLOC, 512, VNPU_PLACE_SHARED).status,
+                 SIM_ERROR_UNSUPPORTED);
     rig_close(&rig);
 }

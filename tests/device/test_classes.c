@@ -1,4 +1,5 @@
-/* Classes of cores: the machine, which class a launch goes to, and that it takes that class's time. */
+/* Classes of cores: the machine, which class a launch goes to, and that it takes that class's time.
+ */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,16 +13,16 @@
 #include "device/vnpu_profile.h"
 #include "sim/sim_op.h"
 
-/* Core 0: the tiny chip's. Cores 1 to 3, of which two compute: four times the lanes, half the clock,
- * no matrix engine, one DMA queue, half the scratchpad. */
+/* Core 0: the tiny chip's. Cores 1 to 3, of which two compute: four times the lanes, half the
+ * clock, no matrix engine, one DMA queue, half the scratchpad. */
 #define CHIP                                                                                       \
-    "include = tiny.ini\n[grid]\nclass = cube\n[class vec]\ncount = 3\nworkers = 2\n"             \
+    "include = tiny.ini\n[grid]\nclass = cube\n[class vec]\ncount = 3\nworkers = 2\n"              \
     "core.clock = 500 MHz\ncore.issue_cycles = 2\ncore.instance_cycles = 30\nmatrix.count = 0\n"   \
     "vector.lanes = 32\nsram.bytes = 32 KiB\nsram.banks = 32\ndma.queues = 1\n"                    \
     "energy.vector.cast = 1000\n"
 #define HEAD                                                                                       \
-    ".sram 16384\n.ap a sram f32 base=0 dims=[16:16, 16:1]\n"                          \
-    ".ap b sram f32 base=1024 dims=[16:16, 16:1]\n"                                            \
+    ".sram 16384\n.ap a sram f32 base=0 dims=[16:16, 16:1]\n"                                      \
+    ".ap b sram f32 base=1024 dims=[16:16, 16:1]\n"                                                \
     ".ap x sram f32 base=4096 dims=[40:32, 32:1]\n"
 #define ACC     ".acc 4096\n.ap c acc f32 base=0 dims=[16:16, 16:1]\n"
 #define PRODUCT ".program product\n" HEAD ACC ".queue matrix0\nmm dst=c src0=a src1=b\n"
@@ -38,9 +39,9 @@ typedef struct rig {
 static void rig_open(rig_t *rig, const char *overrides, dev_chip_options_t options) {
     sim_error_t err = {0};
     memset(rig, 0, sizeof *rig);
-    cr_assert_eq(sim_config_parse(CHIP, VNPU_SOURCE_DIR "/configs/own.ini", overrides, &rig->config,
-                                  &err),
-                 SIM_OK, "%s", err.text);
+    cr_assert_eq(
+        sim_config_parse(CHIP, VNPU_SOURCE_DIR "/configs/own.ini", overrides, &rig->config, &err),
+        SIM_OK, "%s", err.text);
     cr_assert_eq(dev_machine_init(&rig->machine, rig->config, &err), SIM_OK, "%s", err.text);
     cr_assert_eq(dev_chip_create(rig->config, &options, &rig->chip, &err), SIM_OK, "%s", err.text);
     cr_assert_eq(dev_chip_client_open(rig->chip, &rig->client), SIM_OK);
@@ -167,10 +168,9 @@ Test(classes, a_client_reads_a_description_of_each) {
 }
 
 Test(classes, engines_exist_where_the_class_has_them) {
-    static const char *const NAMES[] = {"core0.matrix", "core0.vector", "core0.dma0",
-                                        "core0.dma1",   "core1.vector", "core1.dma0",
-                                        "core2.vector", "core2.dma0",   "core3.vector",
-                                        "core3.dma0"};
+    static const char *const NAMES[] = {
+        "core0.matrix", "core0.vector", "core0.dma0", "core0.dma1",   "core1.vector",
+        "core1.dma0",   "core2.vector", "core2.dma0", "core3.vector", "core3.dma0"};
     rig_t rig;
     rig_open(&rig, NULL, (dev_chip_options_t){0});
     uint64_t vector = load(&rig, VECTOR).value[0];
@@ -321,15 +321,19 @@ Test(classes, what_the_cores_lack_is_refused_by_name) {
     expect_refusal(&rig, launch(&rig, vector, 1, 3, 0), SIM_ERROR_INVALID_VALUE, "class 2 of 2");
     cr_assert_eq(launch(&rig, vector, 1, 0, 6).status, SIM_OK, "none of that stays");
     uint64_t wide = load(&rig, ".program wide\n.sram 49152\n.ap x sram f32 dims=[8:1]\n"
-                               ".queue dma0\ndma_fill dst=x value=1\n").value[0];
+                               ".queue dma0\ndma_fill dst=x value=1\n")
+                        .value[0];
     cr_assert_eq(launch(&rig, wide, 1, 0, 0).status, SIM_OK);
     expect_refusal(&rig, launch(&rig, wide, 1, 2, 0), SIM_ERROR_INVALID_IMAGE,
                    "needs 49152 bytes of SRAM, a core has 32768");
-    uint64_t acc = load(&rig, ".program acc\n" HEAD ACC ".queue vector0\nv_unary.copy dst=c src0=a\n").value[0];
+    uint64_t acc =
+        load(&rig, ".program acc\n" HEAD ACC ".queue vector0\nv_unary.copy dst=c src0=a\n")
+            .value[0];
     expect_refusal(&rig, launch(&rig, acc, 1, 2, 0), SIM_ERROR_INVALID_IMAGE,
                    "needs 4096 bytes of accumulator, a core has 0");
     uint64_t dma1 = load(&rig, ".program two\n.sram 64\n.ap x sram f32 dims=[8:1]\n"
-                               ".queue dma1\ndma_fill dst=x value=1\n").value[0];
+                               ".queue dma1\ndma_fill dst=x value=1\n")
+                        .value[0];
     expect_refusal(&rig, launch(&rig, dma1, 1, 2, 0), SIM_ERROR_INVALID_IMAGE,
                    "queue dma1: a core has 1 of that kind");
     rig_close(&rig);
@@ -340,9 +344,11 @@ Test(classes, a_program_goes_where_its_functions_are) {
     rig_t rig;
     rig_open(&rig, "vector.passes.transcendental=0,class vec.vector.passes.transcendental=2",
              (dev_chip_options_t){0});
-    uint64_t exp = load(&rig, ".program exp\n" HEAD ".queue vector0\nv_unary.exp dst=x src0=x\n").value[0];
+    uint64_t exp =
+        load(&rig, ".program exp\n" HEAD ".queue vector0\nv_unary.exp dst=x src0=x\n").value[0];
     uint64_t pow = load(&rig, ".program pow\n" HEAD ".queue vector0\n"
-                              "v_binary.add.pow dst=x src0=x src1=x src2=x\n").value[0];
+                              "v_binary.add.pow dst=x src0=x src1=x src2=x\n")
+                       .value[0];
     cr_assert_eq(time_of(&rig, exp, 1, 0, 0), time_of(&rig, exp, 1, 2, 0));
     expect_refusal(&rig, launch(&rig, exp, 1, 1, 0), SIM_ERROR_UNSUPPORTED,
                    "cores 0 to 0 (class cube) cannot run exp: queue vector0 insn 0");
@@ -352,9 +358,10 @@ Test(classes, a_program_goes_where_its_functions_are) {
     cr_assert_eq(launch(&rig, pow, 1, 0, 0).status, SIM_OK);
     rig_close(&rig);
     rig_open(&rig, "vector.passes.reduce=0,class vec.vector.passes.alu=0", (dev_chip_options_t){0});
-    expect_refusal(&rig, load(&rig, ".program both\n" HEAD ".ap r sram f32 base=0 dims=[40:1]\n"
-                                    ".queue vector0\nv_unary.relu dst=x src0=x\n"
-                                    "v_reduce.add dst=r src0=x\n"),
+    expect_refusal(&rig,
+                   load(&rig, ".program both\n" HEAD ".ap r sram f32 base=0 dims=[40:1]\n"
+                              ".queue vector0\nv_unary.relu dst=x src0=x\n"
+                              "v_reduce.add dst=r src0=x\n"),
                    SIM_ERROR_UNSUPPORTED, "both: no core of this chip runs it");
     rig_close(&rig);
 }
@@ -376,7 +383,8 @@ Test(classes, a_program_that_no_class_runs_is_refused_at_load_with_each_reason) 
     rig_close(&rig);
 }
 
-/* A program with queues that one class lacks keeps its semaphores: the checks of a class leave nothing. */
+/* A program with queues that one class lacks keeps its semaphores: the checks of a class leave
+ * nothing. */
 Test(classes, a_program_of_one_class_runs_with_semaphores) {
     rig_t rig;
     rig_open(&rig, NULL, (dev_chip_options_t){0});
@@ -384,7 +392,8 @@ Test(classes, a_program_of_one_class_runs_with_semaphores) {
                                ".queue dma0\ndma_fill dst=a value=0 signal=full\n"
                                "dma_fill dst=b value=0 wait=next signal=full\n"
                                ".queue matrix0\nsync wait=full signal=next\n"
-                               "mm dst=c src0=a src1=b wait=full\n").value[0];
+                               "mm dst=c src0=a src1=b wait=full\n")
+                        .value[0];
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(launch(&rig, both, 1, 0, 0).status, SIM_OK);
         cr_assert_eq(launch(&rig, both, 1, 2, 0).status, SIM_ERROR_UNSUPPORTED);
@@ -401,17 +410,18 @@ Test(classes, values_do_not_hang_on_the_class) {
                    ".ap n iota i32 base=5 dims=[16:3] grid0=+1000\n.ap t sram i32 dims=[16:1]\n"
                    ".ap far dram i32 arg=z dims=[16:1] grid0=+16\n"
                    ".queue vector0\nv_unary.copy dst=t src0=n int signal=done\n"
-                   ".queue dma0\ndma_copy dst=far src0=t wait=done\n").value[0];
+                   ".queue dma0\ndma_copy dst=far src0=t wait=done\n")
+            .value[0];
     vnpu_packet_t packet = {.type = VNPU_PACKET_ALLOC};
     packet.u.mem.bytes = 16 * 5 * 4;
     uint64_t address = send(&rig, &packet, NULL, NULL).value[0];
     uint64_t product = load(&rig, PRODUCT).value[0];
-    for (uint32_t class = 1; class <= 2; class++) {
+    for (uint32_t class = 1; class <= 2; class ++) {
         cr_assert_eq(launch(&rig, product, 1, 2, 0).status, SIM_ERROR_UNSUPPORTED);
         vnpu_packet_t kernel[2] = {{.type = VNPU_PACKET_KERNEL, .slots = 2}};
         kernel[0].u.kernel = (vnpu_packet_kernel_t){.module = (uint32_t)module,
                                                     .num_args = 1,
-                                                    .core_class = (uint16_t)class,
+                                                    .core_class = (uint16_t) class,
                                                     .grid = {5, 1}};
         memcpy(&kernel[1], &address, sizeof address);
         cr_assert_eq(send(&rig, kernel, NULL, NULL).status, SIM_OK);
@@ -428,7 +438,8 @@ Test(classes, values_do_not_hang_on_the_class) {
     rig_close(&rig);
 }
 
-/* 24 cubes beside 48 vector cores, as on Ascend 910B: a class reaches the cores that no mask of 64 bits names. */
+/* 24 cubes beside 48 vector cores, as on Ascend 910B: a class reaches the cores that no mask of 64
+ * bits names. */
 Test(classes, a_class_reaches_cores_beyond_the_mask) {
     rig_t rig;
     rig_open(&rig, "grid.cores=24,class vec.count=48,class vec.workers=0", (dev_chip_options_t){0});
@@ -451,7 +462,8 @@ Test(classes, copies_use_the_first_core) {
     packet.u.mem.bytes = 8192;
     uint64_t address = send(&rig, &packet, NULL, NULL).value[0];
     vnpu_packet_t copy = {.type = VNPU_PACKET_COPY_D2D};
-    copy.u.copy = (vnpu_packet_copy_t){.device = address, .host = address + 4096, .bytes = 4096, .total = 4096};
+    copy.u.copy = (vnpu_packet_copy_t){
+        .device = address, .host = address + 4096, .bytes = 4096, .total = 4096};
     cr_assert_eq(send(&rig, &copy, NULL, NULL).status, SIM_OK);
     rig_close(&rig);
 }

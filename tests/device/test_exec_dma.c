@@ -503,8 +503,7 @@ static void check_from_acc(dev_exec_options_t options, vnpu_dtype_t from, vnpu_d
     wide.dim[0].stride = PITCH;
     vnpu_insn_t *load = prog_insn(&prog, dma, VNPU_OP_DMA_COPY);
     load->dst = prog_ap(&prog, ap_dense(VNPU_SPACE_SRAM, from, 0, ROWS, COLS, 0));
-    load->src[0] =
-        prog_ap(&prog, ap_arg(ap_dense(VNPU_SPACE_DRAM, from, 0, ROWS, COLS, 0), in));
+    load->src[0] = prog_ap(&prog, ap_arg(ap_dense(VNPU_SPACE_DRAM, from, 0, ROWS, COLS, 0), in));
     insn_signal(load, 0, 0, 1);
     vnpu_insn_t *move = prog_insn(&prog, vector, VNPU_OP_V_UNARY);
     move->func = VNPU_U_COPY;
@@ -536,7 +535,8 @@ static void check_from_acc(dev_exec_options_t options, vnpu_dtype_t from, vnpu_d
             memset(want, 0x55, sizeof want);
             if (c < COLS)
                 move_element(want, (uint8_t)to, source + 4 * (r * COLS + c), (uint8_t)from, false);
-            cr_assert_arr_eq(result + bytes * (r * PITCH + c), want, bytes, "row %u column %u", r, c);
+            cr_assert_arr_eq(result + bytes * (r * PITCH + c), want, bytes, "row %u column %u", r,
+                             c);
         }
     dev_program_destroy(program);
     env_close(&env);

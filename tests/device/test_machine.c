@@ -35,16 +35,18 @@ Test(machine, default_chip) {
 Test(machine, every_key_arrives) {
     dev_machine_t m;
     sim_error_t err = {0};
-    cr_assert_eq(read_machine("grid.cores=6,grid.workers=5,core.issue_cycles=3,core.semaphore_"
-                              "cycles=9,core.instance_cycles=77,"
-                              "sram.banks=10,sram.ports_per_bank=2,sram.word_bytes=32,sram.latency_"
-                              "cycles=4,acc.banks=3,acc.word_bytes=128,"
-                              "dma.queues=3,dram.placement=physical,host.clock=wall,cmd.launch_gap="
-                              "123 ns,cmd.queue_depth=17,"
-                              "cmd.hardware_queues=2,host.query=7 "
-                              "ns,host.flops=5000000000,matrix.rate.bf16=0,matrix.rate.bfp8=1/2,matrix.rate.bfp4=2",
-                              &m, &err),
-                 SIM_OK, "%s", err.text);
+    cr_assert_eq(
+        read_machine(
+            "grid.cores=6,grid.workers=5,core.issue_cycles=3,core.semaphore_"
+            "cycles=9,core.instance_cycles=77,"
+            "sram.banks=10,sram.ports_per_bank=2,sram.word_bytes=32,sram.latency_"
+            "cycles=4,acc.banks=3,acc.word_bytes=128,"
+            "dma.queues=3,dram.placement=physical,host.clock=wall,cmd.launch_gap="
+            "123 ns,cmd.queue_depth=17,"
+            "cmd.hardware_queues=2,host.query=7 "
+            "ns,host.flops=5000000000,matrix.rate.bf16=0,matrix.rate.bfp8=1/2,matrix.rate.bfp4=2",
+            &m, &err),
+        SIM_OK, "%s", err.text);
     cr_assert_eq(m.cores, 6);
     cr_assert_eq(m.cls[0].workers, 5);
     cr_assert_eq(m.cls[0].issue_cycles, 3);

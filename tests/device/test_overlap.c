@@ -1,4 +1,5 @@
-/* Packets of different streams in simulated time: what overlaps, what waits, and that reuse and questions change nothing. */
+/* Packets of different streams in simulated time: what overlaps, what waits, and that reuse and
+ * questions change nothing. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,20 +70,25 @@ static uint32_t load(rig_t *rig, const char *text) {
 
 /* Vector work without DRAM; and loads that keep the memory busy. */
 static const char *const compute_text =
-    ".program compute\n.arg x in\n.sem full\n.sram 8192\n.ap dx dram f32 arg=x dims=[16:1]\n.ap t sram f32 dims=[256:1]\n"
+    ".program compute\n.arg x in\n.sem full\n.sram 8192\n.ap dx dram f32 arg=x dims=[16:1]\n.ap t "
+    "sram f32 dims=[256:1]\n"
     ".ap s sram f32 dims=[16:1]\n.queue dma0\ndma_copy dst=s src0=dx signal=full\n"
     ".queue vector0\nsync wait=full\nloop 200\nv_unary.exp dst=t src0=t\nendloop\n";
 static const char *const load_text =
-    ".program load\n.arg x in\n.sram 16384\n.ap dx dram f32 arg=x dims=[2048:1] grid0=+65536 loop0=+4096\n.ap t sram f32 dims=[2048:1]\n"
-    ".ap dy dram f32 arg=x base=8192 dims=[2048:1] grid0=+65536 loop0=+4096\n.ap u sram f32 base=8192 dims=[2048:1]\n"
-    ".queue dma0\nloop 16\ndma_copy dst=t src0=dx\nendloop\n.queue dma1\nloop 16\ndma_copy dst=u src0=dy\nendloop\n";
+    ".program load\n.arg x in\n.sram 16384\n.ap dx dram f32 arg=x dims=[2048:1] grid0=+65536 "
+    "loop0=+4096\n.ap t sram f32 dims=[2048:1]\n"
+    ".ap dy dram f32 arg=x base=8192 dims=[2048:1] grid0=+65536 loop0=+4096\n.ap u sram f32 "
+    "base=8192 dims=[2048:1]\n"
+    ".queue dma0\nloop 16\ndma_copy dst=t src0=dx\nendloop\n.queue dma1\nloop 16\ndma_copy dst=u "
+    "src0=dy\nendloop\n";
 
 static void open_rig(rig_t *rig, const char *overrides, dev_reuse_t reuse) {
     sim_error_t err = {0};
     memset(rig, 0, sizeof *rig);
     char keys[200];
     snprintf(keys, sizeof keys, "grid.cores=4%s", overrides);
-    cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", keys, &rig->config, &err), SIM_OK, "%s", err.text);
+    cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", keys, &rig->config, &err),
+                 SIM_OK, "%s", err.text);
     dev_chip_options_t options = {.reuse = reuse, .threads = 1};
     cr_assert_eq(dev_chip_create(rig->config, &options, &rig->chip, &err), SIM_OK, "%s", err.text);
     cr_assert_eq(dev_chip_client_open(rig->chip, &rig->client), SIM_OK);
@@ -115,17 +121,20 @@ static void close_rig(rig_t *rig) {
     free(rig->blob);
 }
 
-static uint64_t launch(rig_t *rig, uint32_t module, uint32_t stream, uint64_t cores, uint64_t offset, uint32_t grid) {
+static uint64_t launch(rig_t *rig, uint32_t module, uint32_t stream, uint64_t cores,
+                       uint64_t offset, uint32_t grid) {
     vnpu_packet_t packet[2] = {{.type = VNPU_PACKET_KERNEL, .slots = 2}};
     uint64_t address = rig->memory + offset;
-    packet[0].u.kernel = (vnpu_packet_kernel_t){.module = module, .num_args = 1, .grid = {grid, 1}, .core_mask = cores};
+    packet[0].u.kernel = (vnpu_packet_kernel_t){
+        .module = module, .num_args = 1, .grid = {grid, 1}, .core_mask = cores};
     memcpy(&packet[1], &address, sizeof address);
     return put(rig, packet, stream, NULL, NULL);
 }
 
 static uint64_t fill(rig_t *rig, uint32_t stream, uint32_t core, uint64_t offset, uint64_t bytes) {
     vnpu_packet_t packet = {.type = VNPU_PACKET_FILL, .core = core};
-    packet.u.fill = (vnpu_packet_fill_t){.device = rig->memory + offset, .count = bytes, .width = 1};
+    packet.u.fill =
+        (vnpu_packet_fill_t){.device = rig->memory + offset, .count = bytes, .width = 1};
     return put(rig, &packet, stream, NULL, NULL);
 }
 
@@ -171,7 +180,8 @@ Test(overlap, compute_on_disjoint_cores_takes_the_longer_of_both) {
     stop(&rig);
     cr_assert_lt(rig.row[1].start_ps, rig.row[0].end_ps - rig.completion);
     cr_assert_gt(rig.row[1].end_ps, rig.row[0].start_ps);
-    for (uint32_t r = 0; r < 2; r++) { /* each as if alone, but for its one load and the next edge of the core's clock */
+    for (uint32_t r = 0; r < 2;
+         r++) { /* each as if alone, but for its one load and the next edge of the core's clock */
         cr_assert_geq(span(&rig, r) * 100, one * 99);
         cr_assert_leq(span(&rig, r) * 100, one * 101);
     }
@@ -180,7 +190,8 @@ Test(overlap, compute_on_disjoint_cores_takes_the_longer_of_both) {
 
 /* Classes of cores are disjoint: a stream on each, and neither names cores of the other's clock. */
 Test(overlap, classes_of_cores_run_side_by_side) {
-    const char *classes = ",class vec.count=2,class vec.matrix.count=0,class vec.core.clock=700 MHz";
+    const char *classes =
+        ",class vec.count=2,class vec.matrix.count=0,class vec.core.clock=700 MHz";
     uint64_t one[2] = {alone(classes, false, 0, 4), alone(classes, false, 1 << 4, 1)};
     cr_assert_gt(one[1], one[0], "700 MHz");
     rig_t rig;
@@ -201,15 +212,18 @@ Test(overlap, classes_of_cores_run_side_by_side) {
 
 Test(overlap, loads_on_disjoint_cores_share_the_memory) {
     rig_t rig;
-    const char *slow = ",dma.outstanding_bytes=64 KiB,dram.clock=300 MHz"; /* one of them is enough for the memory */
+    const char *slow = ",dma.outstanding_bytes=64 KiB,dram.clock=300 MHz"; /* one of them is enough
+                                                                              for the memory */
     uint64_t one = alone(slow, true, 3, 2);
     open_rig(&rig, slow, DEV_REUSE_CHECK);
     launch(&rig, rig.load, 1, 3, 0, 2);
     launch(&rig, rig.load, 2, 12, 1 << 20, 2);
     stop(&rig);
-    uint64_t first = rig.row[0].start_ps, last = rig.row[1].end_ps > rig.row[0].end_ps ? rig.row[1].end_ps : rig.row[0].end_ps;
+    uint64_t first = rig.row[0].start_ps,
+             last = rig.row[1].end_ps > rig.row[0].end_ps ? rig.row[1].end_ps : rig.row[0].end_ps;
     uint64_t both = last - rig.completion - first;
-    cr_assert_geq(both * 100, one * 180, "%llu ps beside %llu ps alone", (unsigned long long)both, (unsigned long long)one);
+    cr_assert_geq(both * 100, one * 180, "%llu ps beside %llu ps alone", (unsigned long long)both,
+                  (unsigned long long)one);
     cr_assert_leq(both * 100, one * 210);
     cr_assert_gt(span(&rig, 0) * 100, one * 170); /* nobody goes first */
     close_rig(&rig);
@@ -273,7 +287,8 @@ Test(overlap, link_copies_run_beside_kernels_one_a_direction) {
     stop(&rig);
     uint64_t wire = sim_link_transfer_ps(&link, 300000);
     cr_assert_eq(span(&rig, 0), one); /* the link shares nothing that is modelled with the cores */
-    for (uint32_t r = 1; r < 4; r++) cr_assert_eq(span(&rig, r), wire);
+    for (uint32_t r = 1; r < 4; r++)
+        cr_assert_eq(span(&rig, r), wire);
     cr_assert_lt(rig.row[1].start_ps, rig.row[0].end_ps);
     cr_assert_eq(rig.row[2].start_ps, rig.row[1].end_ps - rig.completion);
     cr_assert_lt(rig.row[3].start_ps, rig.row[1].end_ps);
@@ -295,12 +310,15 @@ Test(overlap, a_fill_runs_beside_kernels_of_other_cores) {
 Test(overlap, a_full_epoch_drains) {
     rig_t rig;
     open_rig(&rig, ",epoch.max_packets=1", DEV_REUSE_CHECK);
-    for (uint32_t s = 0; s < 3; s++) launch(&rig, rig.compute, s, 1u << s, 0, 1);
+    for (uint32_t s = 0; s < 3; s++)
+        launch(&rig, rig.compute, s, 1u << s, 0, 1);
     stop(&rig);
-    for (uint32_t r = 0; r < 2; r++) cr_assert_eq(rig.row[r + 1].start_ps, rig.row[r].end_ps - rig.completion + rig.gap);
+    for (uint32_t r = 0; r < 2; r++)
+        cr_assert_eq(rig.row[r + 1].start_ps, rig.row[r].end_ps - rig.completion + rig.gap);
     close_rig(&rig);
     open_rig(&rig, ",epoch.max_packets=2", DEV_REUSE_CHECK);
-    for (uint32_t s = 0; s < 3; s++) launch(&rig, rig.compute, s, 1u << s, 0, 1);
+    for (uint32_t s = 0; s < 3; s++)
+        launch(&rig, rig.compute, s, 1u << s, 0, 1);
     stop(&rig);
     cr_assert_lt(rig.row[1].start_ps, rig.row[0].end_ps);
     cr_assert_eq(rig.row[2].start_ps, rig.row[1].end_ps - rig.completion + rig.gap);
@@ -386,7 +404,8 @@ Test(overlap, causes_are_booked_to_the_launch_that_holds_the_core) {
         for (uint32_t e = 0; e < header.num_engines; e++) {
             uint64_t sum = 0, ps;
             for (uint32_t c = 0; c < header.num_causes; c++) {
-                memcpy(&ps, at + sizeof row + ((size_t)e * header.num_causes + c) * sizeof ps, sizeof ps);
+                memcpy(&ps, at + sizeof row + ((size_t)e * header.num_causes + c) * sizeof ps,
+                       sizeof ps);
                 sum += ps;
             }
             bool is_own = e / (header.num_engines / 4) / 2 == r;
@@ -399,18 +418,23 @@ Test(overlap, causes_are_booked_to_the_launch_that_holds_the_core) {
     close_rig(&rig);
 }
 
-/* --- random programs ---------------------------------------------------------------------------------------------------- */
+/* --- random programs
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static void random_packets(rig_t *rig, uint64_t seed) {
     uint64_t state = seed, event = 0;
     for (uint32_t i = 0; i < 60; i++) {
         uint32_t stream = (uint32_t)(dev_test_random(&state) % 4);
-        uint64_t cores = 1 + dev_test_random(&state) % 15, offset = dev_test_random(&state) % 4 << 20;
+        uint64_t cores = 1 + dev_test_random(&state) % 15,
+                 offset = dev_test_random(&state) % 4 << 20;
         switch (dev_test_random(&state) % 8) {
         case 0: fill(rig, stream, (uint32_t)(dev_test_random(&state) % 4), offset, 3000); break;
         case 1: link_copy(rig, VNPU_PACKET_COPY_H2D, stream, 20000); break;
         case 2: event = record(rig, stream); break;
-        case 3: if (event != 0) wait(rig, stream, event); break;
+        case 3:
+            if (event != 0) wait(rig, stream, event);
+            break;
         case 4: rig->clock += dev_test_random(&state) % 20000000; break;
         case 5: launch(rig, rig->load, stream, cores, offset, 2); break;
         default: launch(rig, rig->compute, stream, cores, offset, 2); break;
@@ -423,25 +447,34 @@ Test(overlap, questions_and_reuse_change_no_time) {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         rig_t rig[4];
         for (uint32_t i = 0; i < 4; i++) {
-            open_rig(&rig[i], seed % 3 == 0 ? ",epoch.max_packets=5,cmd.launch_gap=0 ns" : "", i == 0 ? DEV_REUSE_OFF : i == 3 ? DEV_REUSE_CHECK : DEV_REUSE_ON);
+            open_rig(&rig[i], seed % 3 == 0 ? ",epoch.max_packets=5,cmd.launch_gap=0 ns" : "",
+                     i == 0   ? DEV_REUSE_OFF
+                     : i == 3 ? DEV_REUSE_CHECK
+                              : DEV_REUSE_ON);
             rig[i].asks = i == 1;
             random_packets(&rig[i], seed);
             cr_assert_eq(rig[i].rows, rig[0].rows);
             for (uint32_t r = 0; r < rig[0].rows; r++) {
-                cr_assert_eq(rig[i].row[r].start_ps, rig[0].row[r].start_ps, "seed %llu run %u row %u", (unsigned long long)seed, i, r);
-                cr_assert_eq(rig[i].row[r].end_ps, rig[0].row[r].end_ps, "seed %llu run %u row %u", (unsigned long long)seed, i, r);
+                cr_assert_eq(rig[i].row[r].start_ps, rig[0].row[r].start_ps,
+                             "seed %llu run %u row %u", (unsigned long long)seed, i, r);
+                cr_assert_eq(rig[i].row[r].end_ps, rig[0].row[r].end_ps, "seed %llu run %u row %u",
+                             (unsigned long long)seed, i, r);
             }
         }
         uint32_t overlaps = 0;
         for (uint32_t r = 0; r < rig[0].rows; r++) {
             for (uint32_t q = 0; q < r; q++) {
                 const vnpu_profile_launch_t *a = &rig[0].row[q], *b = &rig[0].row[r];
-                bool is_apart = b->start_ps >= a->end_ps - rig[0].completion || a->start_ps >= b->end_ps - rig[0].completion;
-                cr_assert(is_apart || a->stream != b->stream, "seed %llu rows %u %u", (unsigned long long)seed, q, r);
-                overlaps += !is_apart && a->kind == VNPU_LAUNCH_KERNEL && b->kind == VNPU_LAUNCH_KERNEL;
+                bool is_apart = b->start_ps >= a->end_ps - rig[0].completion ||
+                                a->start_ps >= b->end_ps - rig[0].completion;
+                cr_assert(is_apart || a->stream != b->stream, "seed %llu rows %u %u",
+                          (unsigned long long)seed, q, r);
+                overlaps +=
+                    !is_apart && a->kind == VNPU_LAUNCH_KERNEL && b->kind == VNPU_LAUNCH_KERNEL;
             }
         }
         cr_assert_gt(overlaps, 0, "seed %llu", (unsigned long long)seed);
-        for (uint32_t i = 0; i < 4; i++) close_rig(&rig[i]);
+        for (uint32_t i = 0; i < 4; i++)
+            close_rig(&rig[i]);
     }
 }

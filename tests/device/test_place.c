@@ -7,10 +7,11 @@
 #include "device/dev_place.h"
 #include "sim/sim_shared.h"
 
-static const char *const text = ".program add\n.arg x in\n.arg y in\n.arg z out\n.arg s scalar\n.sram 8192\n"
-                                ".ap dx dram f32 arg=x dims=[1024:1]\n.ap dy dram f32 arg=y dims=[1024:1]\n"
-                                ".ap dz dram f32 arg=z dims=[1024:1]\n.ap t sram f32 base=0 dims=[1024:1]\n"
-                                ".queue dma0\ndma_copy dst=t src0=dx\ndma_copy dst=t src0=dy\ndma_copy dst=dz src0=t\n";
+static const char *const text =
+    ".program add\n.arg x in\n.arg y in\n.arg z out\n.arg s scalar\n.sram 8192\n"
+    ".ap dx dram f32 arg=x dims=[1024:1]\n.ap dy dram f32 arg=y dims=[1024:1]\n"
+    ".ap dz dram f32 arg=z dims=[1024:1]\n.ap t sram f32 base=0 dims=[1024:1]\n"
+    ".queue dma0\ndma_copy dst=t src0=dx\ndma_copy dst=t src0=dy\ndma_copy dst=dz src0=t\n";
 
 static dev_program_t *program_of(const char *source) {
     void *image;
@@ -23,15 +24,19 @@ static dev_program_t *program_of(const char *source) {
     return program;
 }
 
-static dev_placement_t place(const dev_program_t *program, uint64_t x, uint64_t y, uint64_t z, uint64_t s, bool is_physical) {
-    dev_launch_t launch = {.program = program, .arg = {x, y, z, s}, .grid = {1, 1}, .core_mask = {1}};
+static dev_placement_t place(const dev_program_t *program, uint64_t x, uint64_t y, uint64_t z,
+                             uint64_t s, bool is_physical) {
+    dev_launch_t launch = {
+        .program = program, .arg = {x, y, z, s}, .grid = {1, 1}, .core_mask = {1}};
     dev_place_options_t options = {.is_physical = is_physical, .config_hash = 7};
     dev_placement_t placement;
     dev_place(&launch, &options, &placement);
     return placement;
 }
 
-static bool same_key(const dev_placement_t *a, const dev_placement_t *b) { return memcmp(a->key, b->key, sizeof a->key) == 0; }
+static bool same_key(const dev_placement_t *a, const dev_placement_t *b) {
+    return memcmp(a->key, b->key, sizeof a->key) == 0;
+}
 
 #define BASE 0x200000000000ull
 
@@ -100,10 +105,15 @@ Test(place, shared_memory_keeps_its_place_in_the_stripe) {
     dev_placement_t placed[3];
     for (uint32_t i = 0; i < 3; i++) { /* 0, 1: whole stripes apart; 2: a page further */
         uint64_t y = first + i * stripe * 3 + (i == 2 ? 2048 : 0);
-        dev_launch_t launch = {.program = program, .arg = {BASE, y, first + stripe * 2, 0}, .grid = {1, 1}, .core_mask = {1}};
+        dev_launch_t launch = {.program = program,
+                               .arg = {BASE, y, first + stripe * 2, 0},
+                               .grid = {1, 1},
+                               .core_mask = {1}};
         dev_place(&launch, &options, &placed[i]);
-        cr_assert(!sim_shared_holds(placed[i].address[0]) && sim_shared_holds(placed[i].address[1]));
-        cr_assert_eq(placed[i].address[1] % (UINT64_C(1) << SIM_SHARED_OFFSET_BITS), i == 2 ? 2048 : 0);
+        cr_assert(!sim_shared_holds(placed[i].address[0]) &&
+                  sim_shared_holds(placed[i].address[1]));
+        cr_assert_eq(placed[i].address[1] % (UINT64_C(1) << SIM_SHARED_OFFSET_BITS),
+                     i == 2 ? 2048 : 0);
         options.is_physical = true;
         dev_placement_t real;
         dev_place(&launch, &options, &real);
@@ -124,10 +134,14 @@ Test(place, shards_join_the_key) {
     const uint64_t first = BASE + (1u << 20);
     dev_placement_t placed[3];
     for (uint32_t i = 0; i < 3; i++) {
-        dev_place_options_t options = {
-            .shards = i == 2 ? turned : table, .shared_base = first, .shared_stripe_bytes = 12 * 2048};
+        dev_place_options_t options = {.shards = i == 2 ? turned : table,
+                                       .shared_base = first,
+                                       .shared_stripe_bytes = 12 * 2048};
         uint64_t y = first + i * 12 * 2048;
-        dev_launch_t launch = {.program = program, .arg = {BASE, y + 512, BASE + 8192, 0}, .grid = {1, 1}, .core_mask = {1}};
+        dev_launch_t launch = {.program = program,
+                               .arg = {BASE, y + 512, BASE + 8192, 0},
+                               .grid = {1, 1},
+                               .core_mask = {1}};
         launch.home[1] = (sim_shared_home_t){y, i == 0 ? 1 : 2};
         dev_place(&launch, &options, &placed[i]);
         cr_assert_eq(placed[i].address[1] >> SIM_SHARED_SHARDS_BIT & 0xff, launch.home[1].shards);

@@ -119,7 +119,7 @@ typedef struct blocks_case {
 } blocks_case_t;
 
 static const blocks_case_t blocks_cases[] = {
-    {5, 39, 39, 16, 0}, {3, 40, 17, 4, 0}, {2, 32, 16, 8, 0},  {4, 20, 20, 3, 1},
+    {5, 39, 39, 16, 0}, {3, 40, 17, 4, 0}, {2, 32, 16, 8, 0},    {4, 20, 20, 3, 1},
     {3, 24, 12, 4, 1},  {1, 7, 5, 2, 0},   {300, 64, 64, 16, 0}, /* long enough to be aliased */
 };
 

@@ -4,8 +4,9 @@
  * what a launch does: add1   args address, count: adds 1 to count u32 work   args ps: takes that
  * long in simulated time slow   args ms: takes that long on the wall clock fault  no args:
  * ILLEGAL_ADDRESS die    no args: the process ends by SIGKILL late   args ps: as work, but its end
- * is told only when asked for, and what has not ended by then is to be asked for, too. Times: start = max(end of the stream,
- * host clock + FAKE_ARRIVAL_PS), end = start + FAKE_BASE_PS + bytes of a copy or fill (ps).
+ * is told only when asked for, and what has not ended by then is to be asked for, too. Times: start
+ * = max(end of the stream, host clock + FAKE_ARRIVAL_PS), end = start + FAKE_BASE_PS + bytes of a
+ * copy or fill (ps).
  */
 #include "tests/driver/fake_chip.h"
 

@@ -71,7 +71,8 @@ static uint64_t add_once(int sleep_ms) {
     return host_clock();
 }
 
-/* Rounds of add_two on two streams with the given cores, and a fill; simulated ps until all is done. */
+/* Rounds of add_two on two streams with the given cores, and a fill; simulated ps until all is
+ * done. */
 static uint64_t on_streams(const char *transport, uint64_t left, uint64_t right, int sleep_ms) {
     setenv("VNPU_OPTIONS", "grid.cores=4", 1);
     start_real(transport, "full");
@@ -102,8 +103,8 @@ static uint64_t on_streams(const char *transport, uint64_t left, uint64_t right,
 
 Test(device, streams_on_disjoint_cores_overlap) {
     uint64_t apart = on_streams("inproc", 3, 12, 0), shared = on_streams("inproc", 3, 3, 0);
-    cr_assert_lt(apart * 100, shared * 65, "%llu ps, %llu ps on shared cores", (unsigned long long)apart,
-                 (unsigned long long)shared);
+    cr_assert_lt(apart * 100, shared * 65, "%llu ps, %llu ps on shared cores",
+                 (unsigned long long)apart, (unsigned long long)shared);
     cr_assert_eq(on_streams("process", 3, 12, 0), apart);
     cr_assert_eq(on_streams("process", 3, 12, 20), apart); /* wall time: none of it may show */
 }
@@ -309,21 +310,25 @@ Test(device, memory_in_the_scratchpads) {
         unsetenv("VNPU_OPTIONS");
         vnpu_machine_t machine;
         OK(vnpu_device_machine(0, &machine));
-        cr_assert(machine.shared_bytes == 49152 && machine.shared_page_bytes == 2048 && machine.sram_bytes == 40 * 1024);
+        cr_assert(machine.shared_bytes == 49152 && machine.shared_page_bytes == 2048 &&
+                  machine.sram_bytes == 40 * 1024);
         IS(vnpu_mem_alloc_shared(0, 49153, &address), VNPU_ERROR_OUT_OF_MEMORY);
         cr_assert(strstr(detail(), "shared scratchpad memory") != NULL, "%s", detail());
         vnpu_module_t add = assemble(add_text);
         OK(vnpu_mem_alloc_shared(0, 2 * N * sizeof(float), &address));
         float x[N], z[N];
-        for (uint32_t i = 0; i < N; i++) x[i] = (float)i;
+        for (uint32_t i = 0; i < N; i++)
+            x[i] = (float)i;
         OK(vnpu_memcpy_h2d(address, x, sizeof x, 0, 0));
         OK(launch(add, 0, (uint64_t[]){address, address + sizeof x}, 2));
         OK(vnpu_memcpy_d2h(z, address + sizeof x, sizeof z, 0, 0));
-        for (uint32_t i = 0; i < N; i++) cr_assert_eq(z[i], x[i] + x[i]);
+        for (uint32_t i = 0; i < N; i++)
+            cr_assert_eq(z[i], x[i] + x[i]);
         IS(vnpu_memset(address, 0, 1, 2 * sizeof x + 1, 0), VNPU_ERROR_INVALID_VALUE);
         OK(vnpu_mem_free(0, address));
         vnpu_shards_t shards = {sizeof shards, 16, 512, 1, 1, 1024};
-        OK(vnpu_mem_alloc_shards(0, 16384, &shards, &address)); /* 16 x 1024: a half of every row a core */
+        OK(vnpu_mem_alloc_shards(0, 16384, &shards,
+                                 &address)); /* 16 x 1024: a half of every row a core */
         OK(vnpu_memset(address, 0, 1, 16384, 0));
         OK(vnpu_mem_free(0, address));
         IS(vnpu_mem_alloc_shards(0, 32768, &shards, &address), VNPU_ERROR_INVALID_VALUE);

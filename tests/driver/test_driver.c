@@ -323,7 +323,8 @@ static uint32_t clocks_of(const char *transport, const char *program, uint64_t *
     }
     OK(vnpu_device_synchronize(0));
     clock[n++] = host_clock();
-    for (uint32_t i = 0; i < 2; i++) OK(vnpu_event_time_ps(event[i], &clock[n++]));
+    for (uint32_t i = 0; i < 2; i++)
+        OK(vnpu_event_time_ps(event[i], &clock[n++]));
     OK(vnpu_shutdown());
     return n;
 }

@@ -13,7 +13,8 @@ const machine_case_t test_machines[] = {
      "class vec.workers=2,class vec.matrix.count=0,"
      "class vec.vector.lanes=64,class vec.dma.queues=2,class vec.sram.bytes=48 KiB",
      DEV_EXEC_CHAOS},
-    {"tiny", "grid.cores=3,dma.accumulator_bytes_per_cycle=64 B,dma.merge_rows=false", DEV_EXEC_CHAOS},
+    {"tiny", "grid.cores=3,dma.accumulator_bytes_per_cycle=64 B,dma.merge_rows=false",
+     DEV_EXEC_CHAOS},
     {"tiny", "mapping.profile=xla-like", DEV_EXEC_CHAOS},
     {"tiny", "mapping.profile=ttnn-like,mapping.multicast=true,grid.cores=4", DEV_EXEC_CHAOS},
 };

@@ -13,7 +13,8 @@ typedef struct machine_case {
     dev_exec_mode_t mode;
 } machine_case_t;
 
-/* default.ini and tiny.ini, one DMA queue, two classes of cores; in program order and in chaos mode. */
+/* default.ini and tiny.ini, one DMA queue, two classes of cores; in program order and in chaos
+ * mode. */
 extern const machine_case_t test_machines[];
 extern const uint32_t test_num_machines;
 

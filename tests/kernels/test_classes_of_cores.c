@@ -1,4 +1,5 @@
-/* Families on chips with classes of cores: where they go, and what a class without some functions changes. */
+/* Families on chips with classes of cores: where they go, and what a class without some functions
+ * changes. */
 #include <string.h>
 
 #include "tests/kernels/kern_test.h"
@@ -6,7 +7,7 @@
 /* Core 0 multiplies and drains; cores 1 to 3 have every function and no matrix engine. */
 #define DRAIN                                                                                      \
     "vector.passes.transcendental=0,vector.passes.div=0,vector.passes.reduce=0,class vec.count=3," \
-    "class vec.matrix.count=0,class vec.vector.passes.transcendental=2,"                          \
+    "class vec.matrix.count=0,class vec.vector.passes.transcendental=2,"                           \
     "class vec.vector.passes.div=4,class vec.vector.passes.reduce=1"
 
 static kern_context_t *open_chip(const char *overrides) {
@@ -50,7 +51,7 @@ static void run_gemm(kern_context_t *context, kern_activation_t activation, floa
 /* The functions that the class of the matrix engine lacks follow as a program of another class: two
  * launches, the same bits. */
 Test(classes_of_cores, an_activation_moves_to_the_class_that_has_it) {
-    static const kern_activation_t acts[] = {KERN_ACT_NONE,     KERN_ACT_RELU, KERN_ACT_GELU_ERF,
+    static const kern_activation_t acts[] = {KERN_ACT_NONE,      KERN_ACT_RELU, KERN_ACT_GELU_ERF,
                                              KERN_ACT_GELU_TANH, KERN_ACT_SILU, KERN_ACT_TANH};
     for (uint32_t i = 0; i < 6; i++) {
         float whole[M * N], split[M * N];

@@ -246,9 +246,9 @@ Test(plan, the_fastest_program_stays) {
         cr_assert_eq(fake.launched_module, winner + 1);
         cr_assert_eq(mapping->chosen.measured_ps, 900);
         cr_assert_eq(mapping->next.measured_ps, winner == 0 ? 1001 : 1000);
-        first_tile[winner] =
-            ((uint64_t)mapping->chosen.m << 40) + ((uint64_t)mapping->chosen.n << 20) +
-            mapping->chosen.k + ((uint64_t)mapping->chosen.grid[0] << 60);
+        first_tile[winner] = ((uint64_t)mapping->chosen.m << 40) +
+                             ((uint64_t)mapping->chosen.n << 20) + mapping->chosen.k +
+                             ((uint64_t)mapping->chosen.grid[0] << 60);
         cr_assert_eq(run_square(context, 512), VNPU_OK);
         cr_assert_eq(fake.timed, KERN_TRIALS, "cached");
         cr_assert_eq(kern_last_plan(context), mapping);

@@ -15,20 +15,20 @@ typedef struct conv_case {
 } conv_case_t;
 
 static const conv_case_t cases[] = {
-    {1, 8, 64, 48, 3, 1, 1, 1, 1, {5, 8, 32, 64}, 1},   /* whole blocks, last n tile short */
-    {1, 9, 40, 32, 3, 1, 1, 1, 1, {4, 5, 32, 23}, 1},   /* 23 + 17: rests of 7 and 1 */
-    {2, 7, 55, 32, 1, 1, 0, 1, 1, {3, 7, 16, 23}, 1},   /* 23 + 23 + 9: no block in the last */
-    {1, 6, 64, 16, 3, 1, 1, 1, 1, {6, 6, 16, 48}, 1},   /* 48 + 16 */
-    {1, 6, 52, 16, 2, 1, 0, 1, 1, {5, 5, 16, 32}, 1},   /* 32 + 20: a rest in the last tile only */
-    {1, 6, 46, 16, 2, 1, 1, 2, 1, {5, 5, 16, 23}, 1},   /* 23 + 23: the same rest; dilation */
-    {1, 9, 37, 21, 3, 2, 1, 1, 1, {2, 3, 21, 20}, 1},   /* outputs no blocks */
-    {1, 9, 20, 37, 3, 2, 1, 1, 1, {2, 3, 10, 12}, 1},   /* less than a block of anything */
-    {2, 8, 64, 64, 3, 1, 1, 1, 2, {4, 8, 16, 32}, 1},   /* groups, images */
-    {1, 23, 3, 16, 7, 2, 3, 1, 1, {4, 6, 16, 3}, 5},    /* few channels: 5 + 2 positions */
-    {1, 11, 4, 32, 3, 1, 1, 1, 1, {4, 6, 32, 4}, 3},    /* as many as the kernel has */
-    {2, 9, 1, 5, 5, 1, 2, 1, 1, {4, 9, 5, 1}, 5},       /* one channel */
-    {1, 9, 3, 16, 3, 1, 1, 2, 1, {4, 9, 16, 3}, 1},     /* columns apart share no word */
-    {1, 9, 8, 16, 3, 1, 1, 1, 1, {4, 9, 16, 5}, 1},     /* nor do parts of the channels */
+    {1, 8, 64, 48, 3, 1, 1, 1, 1, {5, 8, 32, 64}, 1}, /* whole blocks, last n tile short */
+    {1, 9, 40, 32, 3, 1, 1, 1, 1, {4, 5, 32, 23}, 1}, /* 23 + 17: rests of 7 and 1 */
+    {2, 7, 55, 32, 1, 1, 0, 1, 1, {3, 7, 16, 23}, 1}, /* 23 + 23 + 9: no block in the last */
+    {1, 6, 64, 16, 3, 1, 1, 1, 1, {6, 6, 16, 48}, 1}, /* 48 + 16 */
+    {1, 6, 52, 16, 2, 1, 0, 1, 1, {5, 5, 16, 32}, 1}, /* 32 + 20: a rest in the last tile only */
+    {1, 6, 46, 16, 2, 1, 1, 2, 1, {5, 5, 16, 23}, 1}, /* 23 + 23: the same rest; dilation */
+    {1, 9, 37, 21, 3, 2, 1, 1, 1, {2, 3, 21, 20}, 1}, /* outputs no blocks */
+    {1, 9, 20, 37, 3, 2, 1, 1, 1, {2, 3, 10, 12}, 1}, /* less than a block of anything */
+    {2, 8, 64, 64, 3, 1, 1, 1, 2, {4, 8, 16, 32}, 1}, /* groups, images */
+    {1, 23, 3, 16, 7, 2, 3, 1, 1, {4, 6, 16, 3}, 5},  /* few channels: 5 + 2 positions */
+    {1, 11, 4, 32, 3, 1, 1, 1, 1, {4, 6, 32, 4}, 3},  /* as many as the kernel has */
+    {2, 9, 1, 5, 5, 1, 2, 1, 1, {4, 9, 5, 1}, 5},     /* one channel */
+    {1, 9, 3, 16, 3, 1, 1, 2, 1, {4, 9, 16, 3}, 1},   /* columns apart share no word */
+    {1, 9, 8, 16, 3, 1, 1, 1, 1, {4, 9, 16, 5}, 1},   /* nor do parts of the channels */
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -39,26 +39,25 @@ static int64_t results(const conv_case_t *t) {
 static kern_conv_shape_t shape_of_type(const conv_case_t *t, bool has_bias, bool is_float) {
     vnpu_dtype_t in = is_float ? VNPU_F32 : VNPU_I8, out = is_float ? VNPU_F32 : VNPU_I32;
     int64_t n = t->out / t->groups, c = t->in / t->groups, k = t->kernel, side = results(t);
-    return (kern_conv_shape_t){
-        .size = {t->groups, n, t->images, side, side, c},
-        .in_size = {t->side, t->side},
-        .kernel = {k, k},
-        .stride = {t->stride, t->stride},
-        .dilation = {t->dilation, t->dilation},
-        .pad = {t->pad, t->pad},
-        .in = {c, 0, t->side * t->side * t->in, t->side * t->in, t->in, 1},
-        .out = {n, 1, side * side * t->out, side * t->out, t->out, 0},
-        .weight = {[CONV_G] = n, [CONV_N] = 1, [CONV_C] = t->out},
-        .weight_kernel = {k * c * t->out, c * t->out},
-        .bias = {[CONV_G] = n, [CONV_N] = 1},
-        .in_dtype = in,
-        .weight_dtype = in,
-        .out_dtype = out,
-        .bias_dtype = has_bias ? out : VNPU_DTYPE_NONE,
-        .has_bias = has_bias,
-        .loads_bias = has_bias,
-        .is_direct = !has_bias,
-        .keeps_rows = true};
+    return (kern_conv_shape_t){.size = {t->groups, n, t->images, side, side, c},
+                               .in_size = {t->side, t->side},
+                               .kernel = {k, k},
+                               .stride = {t->stride, t->stride},
+                               .dilation = {t->dilation, t->dilation},
+                               .pad = {t->pad, t->pad},
+                               .in = {c, 0, t->side * t->side * t->in, t->side * t->in, t->in, 1},
+                               .out = {n, 1, side * side * t->out, side * t->out, t->out, 0},
+                               .weight = {[CONV_G] = n, [CONV_N] = 1, [CONV_C] = t->out},
+                               .weight_kernel = {k * c * t->out, c * t->out},
+                               .bias = {[CONV_G] = n, [CONV_N] = 1},
+                               .in_dtype = in,
+                               .weight_dtype = in,
+                               .out_dtype = out,
+                               .bias_dtype = has_bias ? out : VNPU_DTYPE_NONE,
+                               .has_bias = has_bias,
+                               .loads_bias = has_bias,
+                               .is_direct = !has_bias,
+                               .keeps_rows = true};
 }
 
 static kern_conv_shape_t shape_of(const conv_case_t *t, bool has_bias) {

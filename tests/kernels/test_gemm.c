@@ -173,7 +173,8 @@ Test(gemm, results_leave_the_accumulator_directly) {
     }
 }
 
-/* Where the memory is slow, tiles are read once for a row or a column of cores; in any order of cores and queues. */
+/* Where the memory is slow, tiles are read once for a row or a column of cores; in any order of
+ * cores and queues. */
 Test(gemm, shared_tiles, .timeout = 120) {
     static const gemm_case_t cases[] = {{1, 240, 256, 240}, {1, 200, 300, 190}, {1, 161, 177, 200}};
     static const char *const keys = "mapping.multicast=true,grid.cores=6";
@@ -196,15 +197,21 @@ Test(gemm, shared_tiles, .timeout = 120) {
 Test(gemm, shared_tiles_take_the_key_and_help_a_slow_memory) {
     kern_context_t *context = test_open(2);
     vnpu_machine_t machine = *kern_machine(context);
-    kern_gemm_shape_t shape = {.size = {1, 512, 512, 512}, .a = {0, 512, 1}, .b = {0, 512, 1}, .out = {0, 512, 1},
-                               .a_dtype = VNPU_F32, .b_dtype = VNPU_F32, .out_dtype = VNPU_F32};
+    kern_gemm_shape_t shape = {.size = {1, 512, 512, 512},
+                               .a = {0, 512, 1},
+                               .b = {0, 512, 1},
+                               .out = {0, 512, 1},
+                               .a_dtype = VNPU_F32,
+                               .b_dtype = VNPU_F32,
+                               .out_dtype = VNPU_F32};
     machine.workers = machine.cores = 16;
     for (uint32_t way = 0; way < 4; way++) {
         kern_gemm_plan_t plan;
         machine.mapping_multicast = way & 1;
         machine.dram_bytes_per_s = way & 2 ? 1000000000 : 1000000000000;
         cr_assert(kern_gemm_choose(&machine, &shape, &plan));
-        cr_assert(plan.is_shared == (way == 3) || way == 1, "way %u", way); /* a fast memory: either */
+        cr_assert(plan.is_shared == (way == 3) || way == 1, "way %u",
+                  way); /* a fast memory: either */
     }
     test_close(context);
 }
@@ -234,8 +241,16 @@ static void check_pieces(kern_context_t *context, const gemm_case_t *g, bool is_
                                .a_dtype = VNPU_F32,
                                .b_dtype = VNPU_F32,
                                .out_dtype = VNPU_F32};
-    kern_gemm_rule_t rule = {.order = KERN_GEMM_ROWS, .m = g->m, .n = 24, .k = 16, .b_grid = 1, .m_grid = 1,
-                             .n_grid = 1, .stream_buffers = 2, .panel_buffers = 2, .result_buffers = 2};
+    kern_gemm_rule_t rule = {.order = KERN_GEMM_ROWS,
+                             .m = g->m,
+                             .n = 24,
+                             .k = 16,
+                             .b_grid = 1,
+                             .m_grid = 1,
+                             .n_grid = 1,
+                             .stream_buffers = 2,
+                             .panel_buffers = 2,
+                             .result_buffers = 2};
     kern_gemm_plan_t plan;
     cr_assert(kern_gemm_finish(kern_machine(context), &shape, &rule, &plan));
     cr_assert(plan.is_a_fixed && !plan.is_a_whole && plan.axis[GEMM_K].trips > 1);
@@ -250,12 +265,13 @@ static void check_pieces(kern_context_t *context, const gemm_case_t *g, bool is_
     call.out = other;
     check(context, &call, "the library's own");
     for (int64_t i = 0; i < test_numel(&out); i++)
-        cr_assert_eq(test_get(&out, i), test_get(&other, i), "%lld: bits do not hang on tiles", (long long)i);
+        cr_assert_eq(test_get(&out, i), test_get(&other, i), "%lld: bits do not hang on tiles",
+                     (long long)i);
     test_release(&call.a), test_release(&call.b), test_release(&out), test_release(&other);
 }
 
-/* Rows that stay come a k tile at a time, with the weights of the first pass, or in one transfer: with a
- * batch, a clipped last tile, one pass; in any order of queues. */
+/* Rows that stay come a k tile at a time, with the weights of the first pass, or in one transfer:
+ * with a batch, a clipped last tile, one pass; in any order of queues. */
 Test(gemm, rows_come_in_pieces, .timeout = 60) {
     static const gemm_case_t cases[] = {{1, 24, 96, 100}, {3, 16, 90, 150}, {2, 20, 65, 24}};
     for (uint32_t way = 0; way < 4; way++) {

@@ -23,20 +23,19 @@ static product_t make_product(const int64_t size[4], bool is_float, bool is_turn
                    .out = test_tensor(out, 3, (int64_t[]){batch, m, n})};
     test_fill(&p.a, is_float ? -1 : -128, is_float ? 1 : 127);
     test_fill(&p.b, is_float ? -1 : -128, is_float ? 1 : 127);
-    p.shape = (kern_gemm_shape_t){
-        .size = {batch, n, m, k},
-        .a = {m * k, k, 1},
-        .b = {k * n, is_turned ? 1 : n, is_turned ? k : 1},
-        .out = {m * n, n, 1},
-        .c = {0, 0, 1},
-        .a_dtype = in,
-        .b_dtype = in,
-        .out_dtype = out,
-        .c_dtype = is_float ? out : VNPU_DTYPE_NONE,
-        .has_c = is_float,
-        .has_alpha = is_float,
-        .keeps_rows = !is_float,
-        .activation = is_float ? KERN_ACT_RELU : KERN_ACT_NONE};
+    p.shape = (kern_gemm_shape_t){.size = {batch, n, m, k},
+                                  .a = {m * k, k, 1},
+                                  .b = {k * n, is_turned ? 1 : n, is_turned ? k : 1},
+                                  .out = {m * n, n, 1},
+                                  .c = {0, 0, 1},
+                                  .a_dtype = in,
+                                  .b_dtype = in,
+                                  .out_dtype = out,
+                                  .c_dtype = is_float ? out : VNPU_DTYPE_NONE,
+                                  .has_c = is_float,
+                                  .has_alpha = is_float,
+                                  .keeps_rows = !is_float,
+                                  .activation = is_float ? KERN_ACT_RELU : KERN_ACT_NONE};
     return p;
 }
 
@@ -86,22 +85,22 @@ typedef struct steps_case {
 } steps_case_t;
 
 static const steps_case_t cases[] = {
-    {{1, 1, 1, 1}, {16, 16, 16}, 64, 16},       /* one step */
-    {{1, 1, 100, 40}, {16, 256, 32}, 64, 16},   /* one tile of K, a tail of a step */
-    {{1, 33, 64, 16}, {32, 64, 16}, 16, 16},    /* pieces of one step */
+    {{1, 1, 1, 1}, {16, 16, 16}, 64, 16},     /* one step */
+    {{1, 1, 100, 40}, {16, 256, 32}, 64, 16}, /* one tile of K, a tail of a step */
+    {{1, 33, 64, 16}, {32, 64, 16}, 16, 16},  /* pieces of one step */
     {{1, 33, 64, 16}, {32, 64, 16}, 64, 64},
-    {{1, 40, 200, 50}, {32, 96, 32}, 64, 16},   /* last tile of K: a step and a half */
-    {{1, 40, 193, 50}, {32, 96, 32}, 64, 16},   /* one element */
-    {{1, 40, 97, 50}, {32, 32, 16}, 32, 16},    /* an odd number of tiles */
-    {{2, 20, 130, 20}, {16, 64, 16}, 32, 32},   /* four loops */
+    {{1, 40, 200, 50}, {32, 96, 32}, 64, 16}, /* last tile of K: a step and a half */
+    {{1, 40, 193, 50}, {32, 96, 32}, 64, 16}, /* one element */
+    {{1, 40, 97, 50}, {32, 32, 16}, 32, 16},  /* an odd number of tiles */
+    {{2, 20, 130, 20}, {16, 64, 16}, 32, 32}, /* four loops */
     {{3, 17, 60, 33}, {32, 64, 48}, 64, 16},
 };
 
 /* NARROW: stores of 16 rows x 16 columns; WHOLE: of b's last step. */
 enum { DOUBLED = 1, ENDS = 2, HELD = 4, NARROW = 8, WHOLE = 16, OUTSIDE = 32, WAYS = 64 };
 
-static bool finish(kern_context_t *context, const product_t *p, const steps_case_t *c,
-                   uint32_t way, kern_gemm_plan_t *out_plan) {
+static bool finish(kern_context_t *context, const product_t *p, const steps_case_t *c, uint32_t way,
+                   kern_gemm_plan_t *out_plan) {
     uint32_t buffers = way & DOUBLED ? 2 : 1;
     kern_gemm_rule_t rule = {.order = KERN_GEMM_TILES,
                              .m = c->tile[0],

@@ -151,8 +151,8 @@ Test(kernel_time, bad_index_is_reported_at_the_synchronize, .timeout = 120) {
 /* Of the four cores of default.ini as cubes and six others for vector work. */
 #define CUBES "vector.lanes=32,grid.workers=3"
 #define KEYS(prefix)                                                                               \
-    prefix "vector.lanes=256," prefix "sram.bytes=2 MiB," prefix "dma.bytes_per_cycle=128,"        \
-           prefix "core.issue_cycles=3," prefix "core.clock=800 MHz"
+    prefix "vector.lanes=256," prefix "sram.bytes=2 MiB," prefix "dma.bytes_per_cycle=128," prefix \
+           "core.issue_cycles=3," prefix "core.clock=800 MHz"
 #define BOTH  CUBES ",class vec.count=6,class vec.matrix.count=0," KEYS("class vec.")
 #define ALONE "grid.cores=6," KEYS("")
 

@@ -16,7 +16,8 @@ static void must(vnpu_status_t status, const char *what) {
     cr_assert_eq(status, VNPU_OK, "%s: %s: %s", what, vnpu_status_name(status), text);
 }
 
-static void open_config(const char *config, const char *options, const char *mode, const char *plan) {
+static void open_config(const char *config, const char *options, const char *mode,
+                        const char *plan) {
     setenv("VNPU_TRANSPORT", "inproc", 1);
     setenv("VNPU_CONFIG_DIR", VNPU_SOURCE_DIR "/configs", 1);
     setenv("VNPU_CONFIG", config, 1);
@@ -166,7 +167,8 @@ static kern_gemm_shape_t shape_of(vnpu_dtype_t dtype, int64_t m, int64_t k, int6
 }
 
 static void open_four_arrays(void) {
-    open_config(VNPU_SOURCE_DIR "/benchmarks/accuracy/tpuv6e.ini", "mapping.profile=best", "timing", "model");
+    open_config(VNPU_SOURCE_DIR "/benchmarks/accuracy/tpuv6e.ini", "mapping.profile=best", "timing",
+                "model");
 }
 
 static uint64_t memory_ps(uint64_t bytes) {
@@ -174,8 +176,8 @@ static uint64_t memory_ps(uint64_t bytes) {
     return bytes * 1000000 / (machine->dram_bytes_per_s / 1000000);
 }
 
-/* 600 rows on one core with four arrays of 256: all of them stay, weights are read once, and the product
- * comes near the slower of array and memory. */
+/* 600 rows on one core with four arrays of 256: all of them stay, weights are read once, and the
+ * product comes near the slower of array and memory. */
 Test(plan, rows_that_the_accumulator_holds_stay, .timeout = 120) {
     open_four_arrays();
     kern_gemm_shape_t shape = shape_of(VNPU_BF16, 600, 8192, 4096);
@@ -189,13 +191,21 @@ Test(plan, rows_that_the_accumulator_holds_stay, .timeout = 120) {
     close_chip();
 }
 
-/* Where the array decides, rows in pieces come beside the first products: most of their load is hidden, and
- * whole they are waited for. */
+/* Where the array decides, rows in pieces come beside the first products: most of their load is
+ * hidden, and whole they are waited for. */
 Test(plan, rows_in_pieces_hide_their_load, .timeout = 120) {
     open_four_arrays();
     kern_gemm_shape_t shape = shape_of(VNPU_BF16, 900, 8192, 4096);
-    kern_gemm_rule_t rule = {.order = KERN_GEMM_ROWS, .m = 900, .n = 1024, .k = 1024, .b_grid = 1, .m_grid = 1,
-                             .n_grid = 1, .stream_buffers = 4, .panel_buffers = 2, .result_buffers = 2};
+    kern_gemm_rule_t rule = {.order = KERN_GEMM_ROWS,
+                             .m = 900,
+                             .n = 1024,
+                             .k = 1024,
+                             .b_grid = 1,
+                             .m_grid = 1,
+                             .n_grid = 1,
+                             .stream_buffers = 4,
+                             .panel_buffers = 2,
+                             .result_buffers = 2};
     kern_gemm_plan_t plan;
     cr_assert(kern_gemm_finish(kern_machine(context), &shape, &rule, &plan) && !plan.is_a_whole);
     uint64_t pieces = time_plan(&shape, &plan);

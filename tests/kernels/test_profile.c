@@ -78,14 +78,13 @@ Test(layout, columns_are_whole) {
     "mapping.profile=xla-like,grid.cores=2,sram.bytes=16 MiB,acc.bytes=4 MiB,matrix.rate.f16=1"
 
 static kern_gemm_shape_t f16_product(int64_t batch, int64_t m, int64_t k, int64_t n) {
-    return (kern_gemm_shape_t){
-        .size = {[GEMM_B] = batch, [GEMM_N] = n, [GEMM_M] = m, [GEMM_K] = k},
-        .a = {batch > 1 ? m * k : 0, k, 1},
-        .b = {batch > 1 ? k * n : 0, n, 1},
-        .out = {batch > 1 ? m * n : 0, n, 1},
-        .a_dtype = VNPU_F16,
-        .b_dtype = VNPU_F16,
-        .out_dtype = VNPU_F16};
+    return (kern_gemm_shape_t){.size = {[GEMM_B] = batch, [GEMM_N] = n, [GEMM_M] = m, [GEMM_K] = k},
+                               .a = {batch > 1 ? m * k : 0, k, 1},
+                               .b = {batch > 1 ? k * n : 0, n, 1},
+                               .out = {batch > 1 ? m * n : 0, n, 1},
+                               .a_dtype = VNPU_F16,
+                               .b_dtype = VNPU_F16,
+                               .out_dtype = VNPU_F16};
 }
 
 Test(profile, products_of_xla) {
@@ -244,11 +243,11 @@ Test(profile, layer_norm_of_xla_has_eight_tiles_in_place) {
     }
 }
 
-/* Rows 0, s, 2 s, ..: (j - (n - 1) / 2) / sqrt((n^2 - 1) / 12), whatever s. Powers of two and small n
- * keep the inputs exact in every type. */
+/* Rows 0, s, 2 s, ..: (j - (n - 1) / 2) / sqrt((n^2 - 1) / 12), whatever s. Powers of two and small
+ * n keep the inputs exact in every type. */
 Test(profile, layer_norm_in_place_has_the_right_values, .timeout = 60) {
-    static const vnpu_dtype_t types[][2] = {{VNPU_F32, VNPU_F32}, {VNPU_F16, VNPU_F16},
-                                            {VNPU_F32, VNPU_BF16}, {VNPU_BF16, VNPU_F32}};
+    static const vnpu_dtype_t types[][2] = {
+        {VNPU_F32, VNPU_F32}, {VNPU_F16, VNPU_F16}, {VNPU_F32, VNPU_BF16}, {VNPU_BF16, VNPU_F32}};
     static const char *const options[] = {"grid.cores=2", "grid.cores=3,dma.queues=1"};
     enum { ROWS = 1000, COLS = 120 };
     for (size_t c = 0; c < 16; c++) {
@@ -311,8 +310,8 @@ Test(profile, products_of_ttnn) {
         {"mapping.multicast=true", 512, 512, 512, {8, 8}, {64, 64, 64}},
         {"", 1024, 2048, 2048, {8, 8}, {128, 256, 256}},
         {"", 2048, 3072, 3072, {8, 8}, {256, 192, 384}}, /* half of 384 */
-        {"", 3072, 3072, 4096, {8, 8}, {384, 96, 512}}, /* a quarter; results just fit */
-        {"", 4096, 4096, 4096, {8, 8}, {256, 256, 256}},   /* 256 tiles do not: half, both ways */
+        {"", 3072, 3072, 4096, {8, 8}, {384, 96, 512}},  /* a quarter; results just fit */
+        {"", 4096, 4096, 4096, {8, 8}, {256, 256, 256}}, /* 256 tiles do not: half, both ways */
         {"", 8192, 8192, 8192, {8, 8}, {256, 256, 256}},
         {"grid.workers=63", 512, 576, 576, {6, 9}, {96, 64, 64}}, /* 7 x 9, a row idle */
         {"", 100, 4096, 4096, {4, 8}, {32, 256, 512}},
@@ -404,8 +403,8 @@ Test(profile, gemmini_takes_the_largest_tiles_that_fit_half) {
 
 /* Odd numbers of tiles, partial blocks of rows; small memories make tiles small. */
 Test(profile, gemmini_products_have_the_right_values, .timeout = 60) {
-    static const int64_t cases[][3] = {
-        {1, 1, 1}, {17, 33, 65}, {50, 100, 70}, {64, 64, 64}, {100, 200, 100}, {37, 300, 190}};
+    static const int64_t cases[][3] = {{1, 1, 1},    {17, 33, 65},    {50, 100, 70},
+                                       {64, 64, 64}, {100, 200, 100}, {37, 300, 190}};
     static const char *const options[] = {
         "sram.bytes=8 KiB,acc.bytes=8 KiB",
         "sram.bytes=16 KiB,acc.bytes=32 KiB,matrix.dataflow=output_stationary",
@@ -427,8 +426,8 @@ Test(profile, gemmini_products_have_the_right_values, .timeout = 60) {
             for (int64_t e = 0; e < m * n; e++) {
                 int64_t sum = 0;
                 for (int64_t j = 0; j < k; j++)
-                    sum += test_get_int(&call.a, e / n * k + j) *
-                           test_get_int(&call.b, j * n + e % n);
+                    sum +=
+                        test_get_int(&call.a, e / n * k + j) * test_get_int(&call.b, j * n + e % n);
                 cr_assert_eq(test_get_int(&call.out, e), sum, "%s: case %zu, element %lld", text, i,
                              (long long)e);
             }
@@ -452,21 +451,20 @@ Test(profile, gemmini_shrinks_a_convolution_until_it_fits) {
     vnpu_machine_t machine = gemmini(0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t side = cases[i].side, in = cases[i].in, out = cases[i].out, k = cases[i].kernel;
-        kern_conv_shape_t shape = {
-            .size = {1, out, 1, side, side, in},
-            .in_size = {side, side},
-            .kernel = {k, k},
-            .stride = {1, 1},
-            .dilation = {1, 1},
-            .pad = {cases[i].pad, cases[i].pad},
-            .in = {[CONV_H] = side * in, [CONV_W] = in, [CONV_C] = 1},
-            .out = {[CONV_N] = 1, [CONV_H] = side * out, [CONV_W] = out},
-            .weight = {[CONV_N] = 1, [CONV_C] = out},
-            .weight_kernel = {k * in * out, in * out},
-            .in_dtype = VNPU_I8,
-            .weight_dtype = VNPU_I8,
-            .out_dtype = VNPU_I8,
-            .is_direct = true};
+        kern_conv_shape_t shape = {.size = {1, out, 1, side, side, in},
+                                   .in_size = {side, side},
+                                   .kernel = {k, k},
+                                   .stride = {1, 1},
+                                   .dilation = {1, 1},
+                                   .pad = {cases[i].pad, cases[i].pad},
+                                   .in = {[CONV_H] = side * in, [CONV_W] = in, [CONV_C] = 1},
+                                   .out = {[CONV_N] = 1, [CONV_H] = side * out, [CONV_W] = out},
+                                   .weight = {[CONV_N] = 1, [CONV_C] = out},
+                                   .weight_kernel = {k * in * out, in * out},
+                                   .in_dtype = VNPU_I8,
+                                   .weight_dtype = VNPU_I8,
+                                   .out_dtype = VNPU_I8,
+                                   .is_direct = true};
         static const uint32_t axis[4] = {CONV_H, CONV_W, CONV_N, CONV_C};
         kern_conv_plan_t plan;
         cr_assert_eq(kern_conv_rank(&machine, &shape, &plan, 1), 1, "case %zu", i);
@@ -483,9 +481,8 @@ Test(profile, gemmini_convolutions_have_the_right_values, .timeout = 60) {
     static const struct {
         int64_t side, in, out, kernel;
         uint32_t stride, pad;
-    } cases[] = {
-        {7, 5, 20, 3, 1, 1},  {12, 33, 40, 1, 1, 0}, {11, 3, 17, 5, 2, 2},
-        {9, 40, 33, 3, 1, 1}, {9, 40, 32, 3, 1, 1},  {12, 33, 48, 1, 2, 0}};
+    } cases[] = {{7, 5, 20, 3, 1, 1},  {12, 33, 40, 1, 1, 0}, {11, 3, 17, 5, 2, 2},
+                 {9, 40, 33, 3, 1, 1}, {9, 40, 32, 3, 1, 1},  {12, 33, 48, 1, 2, 0}};
     for (int mode = 0; mode < 4; mode++) { /* chaos, bias */
         int chaos = mode & 1;
         bool has_bias = mode & 2;

@@ -1,5 +1,5 @@
-/* What the tests of the DMA engine share: two engines of a core with or without DRAM, interconnect and
- * ports behind them. */
+/* What the tests of the DMA engine share: two engines of a core with or without DRAM, interconnect
+ * and ports behind them. */
 #ifndef DMA_BENCH_H
 #define DMA_BENCH_H
 
@@ -83,7 +83,7 @@ static inline void bench_fini(bench_t *bench) {
 
 /* `runs` runs of run_bytes, `stride` bytes apart. */
 static inline sim_dma_op_t op_of(bench_t *bench, sim_dma_kind_t kind, uint64_t base, uint32_t runs,
-                          int64_t stride, uint64_t run_bytes) {
+                                 int64_t stride, uint64_t run_bytes) {
     sim_dma_op_t op = {.kind = kind,
                        .base = base,
                        .ndims = 1,

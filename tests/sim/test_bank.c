@@ -9,8 +9,7 @@ static const sim_bank_spec_t SIXTEEN = {
 /* `count` runs of `run` bytes, `stride` bytes apart. */
 static sim_bank_use_t use_of(const sim_bank_spec_t *spec, uint64_t run, uint64_t count,
                              int64_t stride) {
-    sim_bank_walk_t walk = {
-        .run_bytes = run, .ndims = 1, .size = {count}, .stride = {stride}};
+    sim_bank_walk_t walk = {.run_bytes = run, .ndims = 1, .size = {count}, .stride = {stride}};
     return sim_bank_use(spec, &walk);
 }
 
@@ -28,7 +27,8 @@ Test(bank, the_stride_decides_how_many_banks_it_visits) {
     static const struct {
         int64_t words;
         uint64_t cycles;
-    } cases[] = {{1, 4}, {2, 8}, {3, 4}, {4, 16}, {5, 4}, {8, 32}, {16, 64}, {17, 4}, {24, 32}, {32, 64}};
+    } cases[] = {{1, 4},  {2, 8},   {3, 4},  {4, 16},  {5, 4},
+                 {8, 32}, {16, 64}, {17, 4}, {24, 32}, {32, 64}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int sign = -1; sign <= 1; sign += 2) {
             sim_bank_use_t use = use_of(&SIXTEEN, 4, 64, sign * 16 * cases[i].words);
@@ -50,8 +50,7 @@ Test(bank, few_elements_visit_few_banks) {
     cr_assert_eq(use_of(&SIXTEEN, 4, 8, 32).cycles, 1);
     cr_assert_eq(use_of(&SIXTEEN, 4, 9, 32).cycles, 2); /* the ninth is in the first bank */
     /* two rows of one bank each, in two banks: strides of 16 and 1 words */
-    sim_bank_walk_t walk = {
-        .run_bytes = 4, .ndims = 2, .size = {100, 2}, .stride = {16 * 16, 16}};
+    sim_bank_walk_t walk = {.run_bytes = 4, .ndims = 2, .size = {100, 2}, .stride = {16 * 16, 16}};
     cr_assert_eq(sim_bank_use(&SIXTEEN, &walk).cycles, 100);
 }
 
@@ -103,10 +102,8 @@ Test(bank, beside_an_enumeration) {
                     hits[(uint64_t)(i * outer + j * inner) % 16]++;
             for (int b = 0; b < 16; b++)
                 most = hits[b] > most ? hits[b] : most;
-            sim_bank_walk_t walk = {.run_bytes = 16,
-                                    .ndims = 2,
-                                    .size = {16, 16},
-                                    .stride = {outer * 16, inner * 16}};
+            sim_bank_walk_t walk = {
+                .run_bytes = 16, .ndims = 2, .size = {16, 16}, .stride = {outer * 16, inner * 16}};
             if (inner == 1) continue; /* merged into one run: words between are read once */
             cr_assert_eq(sim_bank_use(&SIXTEEN, &walk).cycles, most, "strides %d and %d",
                          (int)outer, (int)inner);
@@ -115,8 +112,7 @@ Test(bank, beside_an_enumeration) {
 
 Test(bank, the_configuration_says_so) {
     sim_config_t *config = config_new("default", "sram.conflicts=strides,sram.ports_per_bank=2");
-    sim_bank_spec_t sram = sim_bank_spec_of_sram(config),
-                    acc = sim_bank_spec_of_acc(config);
+    sim_bank_spec_t sram = sim_bank_spec_of_sram(config), acc = sim_bank_spec_of_acc(config);
     cr_assert(sram.has_conflicts && !acc.has_conflicts);
     cr_assert_eq(sram.ports, 2);
     cr_assert_eq(acc.ports, 1);
@@ -131,7 +127,8 @@ static const sim_bank_spec_t BLOCKS = {
     .banks = 4, .ports = 1, .word_bytes = 16, .part_bytes = 1024};
 
 Test(bank, a_block_says_where_an_operand_lies) {
-    sim_bank_walk_t walk = {.base = 512, .run_bytes = 64, .ndims = 2, .size = {4, 3}, .stride = {1024, -16}};
+    sim_bank_walk_t walk = {
+        .base = 512, .run_bytes = 64, .ndims = 2, .size = {4, 3}, .stride = {1024, -16}};
     sim_bank_use_t use = sim_bank_use(&BLOCKS, &walk);
     cr_assert_eq(use.bytes, 12 * 64);
     cr_assert_eq(use.cycles, 0); /* the ports of its banks limit it, not its strides */

@@ -10,7 +10,7 @@
 
 #define CONFIGS VNPU_SOURCE_DIR "/configs/"
 #define TWO                                                                                        \
-    "include = tiny.ini\n[grid]\nclass = cube\n[class vec]\ncount = 3\nworkers = 2\n"             \
+    "include = tiny.ini\n[grid]\nclass = cube\n[class vec]\ncount = 3\nworkers = 2\n"              \
     "vector.lanes = 32\nmatrix.count = 0\nsram.bytes = 32 KiB\n"
 
 static sim_config_t *parse(const char *text, const char *overrides) {

@@ -344,8 +344,10 @@ Test(dma, writes_come_first_in_the_bank_that_they_go_to) {
         sim_share_init_parts(&bench.sram, bench.engine, &clock, 2048, 2, 1 << 16);
         sim_stream_t reader[2];
         for (uint64_t i = 0; i < 2; i++) {
-            reader[i] = (sim_stream_t){.bytes = 1024 * 4096, .min_ticks = 4096 * TICKS, .num_ranges = 1};
-            reader[i].range[0] = (sim_range_t){.first = i * 65536, .extent = 64, .bytes = 1024 * 4096};
+            reader[i] =
+                (sim_stream_t){.bytes = 1024 * 4096, .min_ticks = 4096 * TICKS, .num_ranges = 1};
+            reader[i].range[0] =
+                (sim_range_t){.first = i * 65536, .extent = 64, .bytes = 1024 * 4096};
             sim_share_start(&bench.sram, &reader[i]);
         }
         uint64_t run = 4096 - 32 * cut, rows = 256, touched = (run + 63) / 64 * 64;

@@ -135,8 +135,7 @@ Test(dma, results_come_as_fast_as_the_accumulator_gives_them) {
         sim_dma_op_t op = op_of(&bench, SIM_DMA_WRITE, 0, runs, 4096, 64);
         op.acc_bytes = 4 * 64 * runs;
         sim_dma_submit(bench.unit[0], &op);
-        expect_at(bench.engine, &bench.count[0], 1,
-                  (64 + runs + (256 * runs + 39) / 40) * TICKS);
+        expect_at(bench.engine, &bench.count[0], 1, (64 + runs + (256 * runs + 39) / 40) * TICKS);
         expect_causes_sum(&op.op);
         bench_fini(&bench);
         spec.accumulator_bytes_per_cycle = 80; /* 3.2 cycles a row: its four words take longer */
@@ -285,7 +284,8 @@ Test(dma, a_row_that_repeats_is_read_once_a_command) {
                        .acc_bytes = 2 * 6 * 64};
     watch(&op.op, bench.count);
     sim_dma_submit(bench.unit[0], &op);
-    /* per line two commands, of 5 rows and 1: a descriptor, a run, two cycles a row or four words */
+    /* per line two commands, of 5 rows and 1: a descriptor, a run, two cycles a row or four words
+     */
     expect_at(bench.engine, &bench.count[0], 1, 2 * ((64 + 1 + 10) + (64 + 1 + 4)) * TICKS);
     expect_causes_sum(&op.op);
     bench_fini(&bench);
@@ -299,8 +299,8 @@ Test(dma, a_row_that_repeats_is_read_once_a_command) {
     bench_fini(&bench);
 }
 
-/* Into a bank of one word of 16 bytes a cycle: 40 columns of 3 bytes, written to `times` words each,
- * and a border of 7 words. */
+/* Into a bank of one word of 16 bytes a cycle: 40 columns of 3 bytes, written to `times` words
+ * each, and a border of 7 words. */
 Test(dma, a_run_may_be_written_to_several_words) {
     static const uint32_t times[] = {0, 1, 3, 5};
     uint64_t once = 0, three = 0;

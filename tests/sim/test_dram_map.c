@@ -55,8 +55,7 @@ Test(dram_map, is_a_bijection) {
         }
 }
 
-#define TWELVE                                                                                     \
-    BANKS "dram.channels=12,dram.bytes=3MiB,dram.mapping=ro-ba-co-ch-co4-bg,"
+#define TWELVE BANKS "dram.channels=12,dram.bytes=3MiB,dram.mapping=ro-ba-co-ch-co4-bg,"
 
 Test(dram_map, twelve_channels_take_turns) {
     sim_dram_map_t map = map_of(TWELVE "dram.hash=false");
@@ -169,7 +168,8 @@ Test(dram_map, rows_that_open_for_a_segment) {
     cr_assert_eq(rows.segment_bytes, 256, "four bursts of two groups");
     cr_assert_eq(rows.open_bytes, 512, "a row of either");
     cr_assert_eq(rows.stripe_bytes, 2048);
-    cr_assert_eq(rows.open_ps, 6000, "a bank again after 60 ns, on the mean 2.5 of 4 in turn; four channels");
+    cr_assert_eq(rows.open_ps, 6000,
+                 "a bank again after 60 ns, on the mean 2.5 of 4 in turn; four channels");
     rows = rows_of(SMALL TIMES "dram.mapping=ro-ba-ch-bg-co,dram.window=32");
     cr_assert_eq(rows.segment_bytes, 512);
     cr_assert_eq(rows.open_ps, 3750, "out of order all banks take turns");

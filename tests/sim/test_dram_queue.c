@@ -377,9 +377,9 @@ static void all_end(const char *overrides, uint64_t seed) {
 
 Test(dram_queue, every_request_ends) {
     static const char *const clocks[] = {"800MHz", "1.6GHz", "4.8GHz", "8GHz"};
-    static const char *const others[] = {
-        "dram.window=8", "dram.window=2,dram.page=closed", "dram.window=32,dram.max_row_hits=2",
-        "dram.window=8,dram.write_high=1/8,dram.write_low=1/8"};
+    static const char *const others[] = {"dram.window=8", "dram.window=2,dram.page=closed",
+                                         "dram.window=32,dram.max_row_hits=2",
+                                         "dram.window=8,dram.write_high=1/8,dram.write_low=1/8"};
     static const char *const refreshes[] = {
         "dram.trefi=0", "dram.trefi=300,dram.trfc=120",
         "dram.refresh=per_bank,dram.trefipb=60,dram.trfcpb=40,dram.trrefd=4"};

@@ -18,9 +18,9 @@ Test(layout, tiles) {
 }
 
 Test(layout, what_is_no_tile_is_refused) {
-    static const char *const CASES[] = {"",     "8",       "x8",     "8x",      "0x8",        "8x0",
-                                        "8x8x", "8 x 128", "4097x8", "8x40960", "-8x8",       "None",
-                                        "8X8",  "8x128 ",  "none8",  "9999999999999x8"};
+    static const char *const CASES[] = {
+        "",       "8",       "x8",   "8x",   "0x8", "8x0",    "8x8x",  "8 x 128",
+        "4097x8", "8x40960", "-8x8", "None", "8X8", "8x128 ", "none8", "9999999999999x8"};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         uint32_t tile[2];
         sim_error_t err = {0};

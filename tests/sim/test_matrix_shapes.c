@@ -636,8 +636,8 @@ Test(shapes, banks_that_an_operand_meets_limit_the_stream) {
 
 /* ---- pieces of a stream, and loads beside the last one -------------------- */
 
-/* Gemmini's command pairs: 16 cycles beside a load, max(rows, 7) without one. A line of an image is a
- * piece of its own; `lines` lines of `cols`, two folds of 16 x 16 weights. */
+/* Gemmini's command pairs: 16 cycles beside a load, max(rows, 7) without one. A line of an image is
+ * a piece of its own; `lines` lines of `cols`, two folds of 16 x 16 weights. */
 Test(shapes, a_load_passes_beside_the_last_piece) {
     static const struct {
         uint32_t lines, cols;

@@ -1,4 +1,5 @@
-/* Memory in the cores' scratchpads: which core a byte is in, and the closed forms of transfers over a torus. */
+/* Memory in the cores' scratchpads: which core a byte is in, and the closed forms of transfers over
+ * a torus. */
 #include "sim/sim_shared.h"
 
 #include <stdio.h>
@@ -11,7 +12,8 @@
 #define TICKS 8u /* a cycle of 1 GHz */
 #define PAGE  2048u
 
-/* 4 x 3 routers with a core each, 32 bytes a cycle everywhere, no headers: 5 + 9 a hop + 4, and a request of a cycle. */
+/* 4 x 3 routers with a core each, 32 bytes a cycle everywhere, no headers: 5 + 9 a hop + 4, and a
+ * request of a cycle. */
 #define TORUS                                                                                      \
     "noc.type=torus,noc.columns=4,noc.rows=3,grid.cores=12,grid.workers=0,noc.clock=1GHz,"         \
     "noc.latency_cycles=0,noc.bytes_per_cycle=32B,noc.memory_bytes_per_cycle=32B,"                 \
@@ -57,8 +59,8 @@ static void bench_init(bench_t *bench, const char *overrides) {
         sim_share_init(&bench->sram[c], bench->engine, &spec.clock, WIDTH);
         sim_shared_core_t core = {&bench->sram[c], spec.clock, LATENCY, false};
         sim_shared_set_core(bench->shared, c, &core);
-        cr_assert_eq(sim_dma_create(bench->engine, &spec, NULL, bench->noc, c, &bench->sram[c], NULL,
-                                    &bench->unit[c]),
+        cr_assert_eq(sim_dma_create(bench->engine, &spec, NULL, bench->noc, c, &bench->sram[c],
+                                    NULL, &bench->unit[c]),
                      SIM_OK);
         sim_dma_set_shared(bench->unit[c], bench->shared);
     }
@@ -73,14 +75,16 @@ static void bench_fini(bench_t *bench) {
 }
 
 /* Page `page` of the memory from `offset` on. */
-static sim_dma_op_t op_of(bench_t *bench, uint32_t core, sim_dma_kind_t kind, uint64_t page, uint64_t bytes) {
+static sim_dma_op_t op_of(bench_t *bench, uint32_t core, sim_dma_kind_t kind, uint64_t page,
+                          uint64_t bytes) {
     sim_dma_op_t op = {.kind = kind, .base = SIM_SHARED_BASE + page * PAGE, .run_bytes = bytes};
     watch(&op.op, bench->count[core]);
     return op;
 }
 
 static uint32_t hops(uint32_t a, uint32_t b) {
-    uint32_t x = a % 4 > b % 4 ? a % 4 - b % 4 : b % 4 - a % 4, y = a / 4 > b / 4 ? a / 4 - b / 4 : b / 4 - a / 4;
+    uint32_t x = a % 4 > b % 4 ? a % 4 - b % 4 : b % 4 - a % 4,
+             y = a / 4 > b / 4 ? a / 4 - b / 4 : b / 4 - a / 4;
     return (x > 2 ? 4 - x : x) + (y > 1 ? 3 - y : y);
 }
 
@@ -94,7 +98,8 @@ Test(shared, pages_go_to_the_cores_in_turn) {
     for (uint64_t number = 0; number < 3; number++)
         for (uint64_t page = 0; page < 2 * CORES; page++) {
             uint64_t base = SIM_SHARED_BASE + (number << SIM_SHARED_OFFSET_BITS), left;
-            cr_assert_eq(sim_shared_core_at(bench.shared, base + page * PAGE + 5, &left), page % CORES);
+            cr_assert_eq(sim_shared_core_at(bench.shared, base + page * PAGE + 5, &left),
+                         page % CORES);
             cr_assert_eq(left, PAGE - 5);
         }
     cr_assert(sim_shared_holds(SIM_SHARED_BASE) && !sim_shared_holds((UINT64_C(1) << 57) - 1));
@@ -111,7 +116,8 @@ Test(shared, blocks_lie_in_cores_of_their_own) {
     for (uint64_t index = 1; index < 3; index++)
         for (uint64_t row = 0; row < 5; row++)
             for (uint64_t at = 0; at < 700; at++) {
-                uint64_t left, base = SIM_SHARED_BASE | index << SIM_SHARED_SHARDS_BIT | UINT64_C(9) << SIM_SHARED_OFFSET_BITS;
+                uint64_t left, base = SIM_SHARED_BASE | index << SIM_SHARED_SHARDS_BIT |
+                                      UINT64_C(9) << SIM_SHARED_OFFSET_BITS;
                 uint32_t core = sim_shared_core_at(bench.shared, base + row * 700 + at, &left);
                 uint64_t i = row / 2, j = at / 300, end = j == 2 ? 700 : 300 * (j + 1);
                 cr_assert_eq(core, index == 1 ? i + 4 * j : 4 * i + j);
@@ -147,12 +153,16 @@ Test(shared, shards_that_do_not_fit_are_refused) {
         uint64_t bytes;
         bool is_right;
     } cases[] = {
-        {{1024, 64, 128, 1, 8}, 512 * 1024, true},  {{1024, 64, 128, 8, 1}, 512 * 1024, true},
+        {{1024, 64, 128, 1, 8}, 512 * 1024, true},
+        {{1024, 64, 128, 8, 1}, 512 * 1024, true},
         {{1024, 64, 128, 1, 7}, 512 * 1024, false}, /* blocks meet */
         {{1024, 64, 128, 1, 9}, 512 * 1024, false}, /* beyond the last core */
-        {{1024, 64, 128, 0, 8}, 512 * 1024, false}, {{1024, 64, 128, 0, 1}, 64 * 1024, true}, /* one row of blocks */
-        {{1024, 8, 128, 1, 8}, 512 * 1024, false},  {{0, 64, 128, 1, 8}, 512 * 1024, false},
-        {{1024, 0, 128, 1, 8}, 512 * 1024, false},  {{1024, 64, 0, 1, 8}, 512 * 1024, false},
+        {{1024, 64, 128, 0, 8}, 512 * 1024, false},
+        {{1024, 64, 128, 0, 1}, 64 * 1024, true}, /* one row of blocks */
+        {{1024, 8, 128, 1, 8}, 512 * 1024, false},
+        {{0, 64, 128, 1, 8}, 512 * 1024, false},
+        {{1024, 0, 128, 1, 8}, 512 * 1024, false},
+        {{1024, 64, 0, 1, 8}, 512 * 1024, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint64_t bytes;
@@ -175,7 +185,8 @@ Test(shared, a_read_is_there_and_back) {
                 sim_dma_op_t op = op_of(&bench, core, SIM_DMA_READ, home, sizes[i]);
                 uint64_t way = ENDS + HOP * hops(core, home);
                 sim_tick_t at = (DESCRIPTOR + way + 1) * TICKS;
-                at += up(sizes[i] * TICKS, WIDTH) + LATENCY * TICKS; /* of the scratchpad, to the tick */
+                at += up(sizes[i] * TICKS, WIDTH) +
+                      LATENCY * TICKS; /* of the scratchpad, to the tick */
                 at = up(at, TICKS) * TICKS + (way + up(sizes[i], 32)) * TICKS;
                 sim_dma_submit(bench.unit[core], &op);
                 expect_at(bench.engine, &bench.count[core][0], 1, at);
@@ -191,7 +202,8 @@ Test(shared, a_write_goes_one_way) {
         bench_t bench;
         bench_init(&bench, TORUS);
         sim_dma_op_t op = op_of(&bench, 1, SIM_DMA_WRITE, home, PAGE);
-        uint64_t cycles = DESCRIPTOR + RUN + PAGE / WIDTH + ENDS + HOP * hops(1, home) + PAGE / 32 + PAGE / WIDTH;
+        uint64_t cycles =
+            DESCRIPTOR + RUN + PAGE / WIDTH + ENDS + HOP * hops(1, home) + PAGE / 32 + PAGE / WIDTH;
         sim_dma_submit(bench.unit[1], &op);
         expect_at(bench.engine, &bench.count[1][0], 1, cycles * TICKS);
         expect_causes_sum(&op.op);
@@ -204,7 +216,8 @@ Test(shared, a_crossbar_has_the_latency_of_the_data) {
     bench_init(&bench, CROSSBAR);
     sim_dma_op_t op = op_of(&bench, 3, SIM_DMA_READ, 7, PAGE);
     sim_dma_submit(bench.unit[3], &op);
-    expect_at(bench.engine, &bench.count[3][0], 1, (DESCRIPTOR + PAGE / WIDTH + LATENCY + 20 + PAGE / 32) * TICKS);
+    expect_at(bench.engine, &bench.count[3][0], 1,
+              (DESCRIPTOR + PAGE / WIDTH + LATENCY + 20 + PAGE / 32) * TICKS);
     bench_fini(&bench);
 }
 
@@ -213,7 +226,8 @@ Test(shared, two_readers_of_a_core_halve_its_port) {
     bench_t bench;
     bench_init(&bench, TORUS);
     sim_dma_op_t op[2];
-    uint64_t way = ENDS + HOP, alone = DESCRIPTOR + way + 1 + PAGE / WIDTH + LATENCY + way + PAGE / 32;
+    uint64_t way = ENDS + HOP,
+             alone = DESCRIPTOR + way + 1 + PAGE / WIDTH + LATENCY + way + PAGE / 32;
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t core = i == 0 ? 1 : 3; /* both a hop from core 0 */
         op[i] = op_of(&bench, core, SIM_DMA_READ, 0, PAGE);
@@ -233,9 +247,11 @@ Test(shared, a_request_over_pages_asks_each_core) {
     sim_dma_submit(bench.unit[5], &op);
     (void)sim_engine_run(bench.engine);
     for (uint32_t c = 0; c < CORES; c++)
-        cr_assert_eq(bench.sram[c].total_bytes, (c >= 2 && c < 6 ? PAGE : 0) + (c == 5 ? 4 * PAGE : 0));
+        cr_assert_eq(bench.sram[c].total_bytes,
+                     (c >= 2 && c < 6 ? PAGE : 0) + (c == 5 ? 4 * PAGE : 0));
     uint64_t cycles = op.op.end / TICKS, data = 4 * PAGE / 32;
-    cr_assert(cycles > DESCRIPTOR + data && cycles < DESCRIPTOR + data + 100, "%llu", (unsigned long long)cycles);
+    cr_assert(cycles > DESCRIPTOR + data && cycles < DESCRIPTOR + data + 100, "%llu",
+              (unsigned long long)cycles);
     bench_fini(&bench);
 }
 
@@ -304,8 +320,9 @@ Test(shared, every_class_shares_as_much) {
     sim_error_t err = {0};
     cr_assert_eq(sim_config_parse(CLASSES, VNPU_SOURCE_DIR "/configs/own.ini", NULL, &config, &err),
                  SIM_ERROR_CONFIG);
-    cr_assert_not_null(strstr(err.text, "class other: sram.shared_bytes = 8 KiB: every class shares as much"),
-                       "%s", err.text);
+    cr_assert_not_null(
+        strstr(err.text, "class other: sram.shared_bytes = 8 KiB: every class shares as much"),
+        "%s", err.text);
 }
 
 Test(shared, what_the_keys_say_together) {
@@ -318,7 +335,8 @@ Test(shared, what_the_keys_say_together) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sim_config_t *config;
         sim_error_t err = {0};
-        cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/default.ini", cases[i].overrides, &config, &err),
+        cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/default.ini", cases[i].overrides,
+                                     &config, &err),
                      SIM_ERROR_CONFIG);
         cr_assert_not_null(strstr(err.text, cases[i].text), "%s", err.text);
     }
@@ -341,7 +359,8 @@ Test(shared, the_summary_tells_size_and_rate) {
     FILE *stream = open_memstream(&text, &bytes);
     sim_config_write_summary(config, stream);
     (void)fclose(stream);
-    cr_assert_not_null(strstr(text, "384 GB/s out of all cores, 0.75 MiB: 64 KiB of each scratchpad"), "%s", text);
+    cr_assert_not_null(
+        strstr(text, "384 GB/s out of all cores, 0.75 MiB: 64 KiB of each scratchpad"), "%s", text);
     free(text);
     sim_config_destroy(config);
 }

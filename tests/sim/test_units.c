@@ -45,8 +45,8 @@ static sim_status_t core_init(core_t *core, sim_engine_t *engine, const sim_conf
     if (status == SIM_OK)
         status = sim_vector_create(engine, &vector, &core->sram, &core->acc, &core->vector);
     if (status == SIM_OK)
-        status = sim_dma_create(engine, &dma, core->dram, core->noc, 0, &core->sram, NULL,
-                                &core->dma);
+        status =
+            sim_dma_create(engine, &dma, core->dram, core->noc, 0, &core->sram, NULL, &core->dma);
     if (status != SIM_OK) core_fini(core);
     return status;
 }

@@ -96,7 +96,8 @@ void record_pinned_use(const at::Tensor &host) {
                                                 make_stream(current_stream()));
 }
 
-// VNPU_MODE=timing stores no float values: a copy of floats is its length, and costs the device no memory.
+// VNPU_MODE=timing stores no float values: a copy of floats is its length, and costs the device no
+// memory.
 bool is_length_enough(const at::Tensor &src) {
     static const bool is_timing = [] {
         const char *mode = std::getenv("VNPU_MODE");

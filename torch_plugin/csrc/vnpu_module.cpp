@@ -98,7 +98,8 @@ py::dict machine_dict() {
         py::gil_scoped_release no_gil;
         classes.resize(machine().num_classes);
         for (size_t c = 0; c < classes.size(); ++c) {
-            check(vnpu_device_class(0, static_cast<uint32_t>(c), &classes[c]), "reading a class of cores");
+            check(vnpu_device_class(0, static_cast<uint32_t>(c), &classes[c]),
+                  "reading a class of cores");
         }
     }
     py::dict out = class_dict(&classes[0]);
@@ -225,11 +226,12 @@ PYBIND11_MODULE(_C, m) {
         }
         return previous;
     });
-    m.def("_stream_on_cores",
-          [](int priority, uint64_t cores) {
-              return static_cast<int64_t>(stream_on_cores(priority, cores));
-          },
-          NoGil(), "Id of a new stream on the cores of the mask.");
+    m.def(
+        "_stream_on_cores",
+        [](int priority, uint64_t cores) {
+            return static_cast<int64_t>(stream_on_cores(priority, cores));
+        },
+        NoGil(), "Id of a new stream on the cores of the mask.");
     m.def("_default_generator", [](int index) {
         return py::reinterpret_steal<py::object>(
             THPGenerator_Wrap(default_generator(static_cast<c10::DeviceIndex>(index))));

@@ -45,8 +45,9 @@ c10::Stream make_stream(vnpu_stream_t stream, c10::DeviceIndex index = 0);
 vnpu_stream_t to_handle(const c10::Stream &stream);
 vnpu_stream_t current_stream() noexcept;
 vnpu_stream_t exchange_stream(vnpu_stream_t stream) noexcept;
-vnpu_stream_t stream_on_cores(int priority, uint64_t cores); // a new one, for the life of the device
-vnpu_stream_t stream_from_pool(int priority); // 32 a priority, round robin, made when first needed
+vnpu_stream_t stream_on_cores(int priority,
+                              uint64_t cores); // a new one, for the life of the device
+vnpu_stream_t stream_from_pool(int priority);  // 32 a priority, round robin, made when first needed
 
 // The kernel library serves one thread at a time: hold this while calling it, never while waiting.
 class KernelLock {

@@ -74,9 +74,7 @@ def test_convolutions_that_stay_on_the_host_are_named():
 @pytest.mark.host
 def test_host_convolutions_give_the_same():
     compare(lambda i, k: F.conv3d(i, k), randn(1, 2, 4, 4, 4), randn(3, 2, 2, 2, 2), **CLOSE)
-    compare(
-        lambda i, k: F.conv_transpose2d(i, k, stride=2, dilation=2), randn(1, 2, 4, 4), randn(2, 3, 2, 2), **CLOSE
-    )
+    compare(lambda i, k: F.conv_transpose2d(i, k, stride=2, dilation=2), randn(1, 2, 4, 4), randn(2, 3, 2, 2), **CLOSE)
 
 
 @pytest.mark.parametrize(

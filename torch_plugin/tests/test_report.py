@@ -242,7 +242,9 @@ def test_bad_blobs_are_refused_by_name():
         "bad magic": broken(lambda data: data.__setitem__(0, 0)),
         "version 9": broken(lambda data: data.__setitem__(4, 9)),
         "header says": fake.encoder_like()[0] + b"x",
-        "causes of engine 0": fake.blob(0, 8, [], [fake.record("k", 8, causes=[[7] + [0] * (len(fake.CAUSES) - 1)] * 8)]),
+        "causes of engine 0": fake.blob(
+            0, 8, [], [fake.record("k", 8, causes=[[7] + [0] * (len(fake.CAUSES) - 1)] * 8)]
+        ),
         "names record 3": fake.blob(0, 8, [fake.launch(1, 1, fake.KERNEL, 3, 0, 0, 8)], []),
     }
     for text, blob in cases.items():
