@@ -457,8 +457,13 @@ static void load_bias_blocks(const coder_t *c) {
     const kern_conv_shape_t *shape = c->shape;
     uint32_t block = c->plan->bias_block;
     kern_axis_t blocks = *axis_of(c, CONV_N), inner = kern_axis_make(block, block);
-    blocks.size /= block;
-    blocks.tile /= block;
+    if (blocks.size % block != 0) { /* all of a tile is one */
+        inner = blocks;
+        blocks = kern_axis_make(1, 1);
+    } else {
+        blocks.size /= block;
+        blocks.tile /= block;
+    }
     int64_t far_n = shape->bias[CONV_N], near_n = c->tile_stride[CONV_N];
     int64_t near_block = c->plan->block > 0 ? c->tile_block : near_n * block;
     kern_term_t far[6] = {{axis_of(c, CONV_G), shape->bias[CONV_G], false},

@@ -107,15 +107,15 @@ bool kern_conv_is_direct(const kern_conv_shape_t *shape, const kern_conv_plan_t 
     return shape->is_direct || plan->bias_block > 0;
 }
 
-/* The array's columns, where every tile has whole blocks of them, the last one too; 0: the vector
- * unit adds the bias.
- */
+/* The array's columns, where every tile has whole blocks of them, the last one too, else all of a
+ * tile; 0: the vector unit adds the bias. */
 static uint32_t bias_block(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
                            const kern_conv_plan_t *plan) {
     const kern_axis_t *n = &plan->axis[CONV_N];
     uint32_t block = machine->matrix_cols;
     bool is_whole = n->size % block == 0 && n->tile % block == 0;
-    return shape->loads_bias && !kern_conv_is_turned(shape) && is_whole ? block : 0;
+    if (!shape->loads_bias || kern_conv_is_turned(shape)) return 0;
+    return is_whole ? block : n->tile;
 }
 
 /* ---- loops and buffers of a candidate ---- */
