@@ -349,10 +349,10 @@ class Probe(Device):
         ]
         at, durations, energy, cause = records_at, [], [static_mw, link_fj], []
         for _ in range(records):
-            durations += struct.unpack_from("<14Q", data, at + 72)
-            energy += struct.unpack_from("<5Q", data, at + 200)
-            cause += struct.unpack_from(f"<{engines * causes}Q", data, at + 240)
-            at += struct.unpack_from("<I", data, at + 196)[0]
+            durations += struct.unpack_from("<16Q", data, at + 72)
+            energy += struct.unpack_from("<5Q", data, at + 216)
+            cause += struct.unpack_from(f"<{engines * causes}Q", data, at + 256)
+            at += struct.unpack_from("<I", data, at + 212)[0]
         self.numbers |= {"records": durations, "energy": energy, "causes": cause}
         return self.numbers
 

@@ -56,8 +56,10 @@ def record(name: str, duration: int, *, macs: int = 0, padded: int | None = None
         5,
         1000,
         elems,
+        0,
+        0,
     )
-    return struct.pack("<64s16QII5Q", name.encode(), *numbers, len(slices), 240 + len(body), *energy) + body
+    return struct.pack("<64s18QII5Q", name.encode(), *numbers, len(slices), 256 + len(body), *energy) + body
 
 
 def launch(
@@ -74,7 +76,7 @@ def blob(start: int, end: int, launches: list[bytes], records: list[bytes], peak
     names_at = records_at + sum(len(entry) for entry in records)
     total = names_at + len(names)
     head = struct.pack(
-        "<6I9Q", 0x464F5250, 3, len(launches), len(records), len(ENGINES), len(CAUSES), start, end, launches_at, records_at,
+        "<6I9Q", 0x464F5250, 4, len(launches), len(records), len(ENGINES), len(CAUSES), start, end, launches_at, records_at,
         names_at, total, peak, static_mw, link_fj,
     ) + bytes(8)  # fmt: skip
     return head + b"".join(launches) + b"".join(records) + names
