@@ -60,6 +60,8 @@ COMPANIONS |= {
 }
 COMPANIONS["energy.cache_byte"] = "cache.bytes=64 KiB"
 COMPANIONS["sram.shared_page_bytes"] = "sram.shared_bytes=8 KiB"
+# Tried where nothing changed: fast enough that several cores pay off on the smallest arrays.
+ELSE = {"mapping.multicast": "mapping.profile=best,grid.cores=4,dram.clock=100 MHz"}
 # Values that small steps do not find.
 OTHERS = {
     "cache.bytes": ["64 KiB", "128 KiB"],
@@ -128,6 +130,9 @@ class Chip:
     def effect(self, key: str) -> str:
         """What a small change of the key changes; empty: nothing."""
         companion = COMPANIONS.get(key, "") if self.keys["noc.type"] == "crossbar" or not key.startswith("noc.") else ""
+        return self.effect_beside(key, companion) or (key in ELSE and self.effect_beside(key, ELSE[key])) or ""
+
+    def effect_beside(self, key: str, companion: str) -> str:
         if self.keys["noc.type"] != "crossbar":  # its channels belong to endpoints
             companion = ",".join(part for part in companion.split(",") if not part.startswith("dram.channels="))
         companion = companion.replace("core_nodes=1-4:1-4", "core_nodes=" + " ".join(["1-4:1-4"] * self.cores_a_node))
