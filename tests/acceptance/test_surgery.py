@@ -126,7 +126,7 @@ def torch_case(m: int, k: int, n: int):
     return make
 
 
-CASES = {"manual": manual_case, "torch, one tile": torch_case(16, 4000, 64), "torch, tiles": torch_case(100, 1000, 500)}
+CASES = {"manual": manual_case, "torch, one tile": torch_case(16, 4000, 64), "torch, tiles": torch_case(100, 2000, 500)}
 
 
 @pytest.fixture(scope="module", params=CASES)
