@@ -506,12 +506,12 @@ Test(profile, gemmini_convolutions_have_the_right_values, .timeout = 60) {
             test_fill(&call.in, -128, 127), test_fill(&call.weight, -128, 127);
             test_fill(&bias, -5000, 5000);
             test_ok(context, kern_conv(context, 0, &call), "convolution");
-            /* whole blocks of channels: the bias goes to the accumulator before the products */
+            /* the bias goes to the accumulator before the products: nothing for the vector unit */
             const dev_program_t *program = shim_last_launch()->program;
             bool has_vector = false;
             for (uint32_t q = 0; q < program->header.num_queues; q++)
                 has_vector |= program->queue[q].kind == VNPU_QUEUE_VECTOR;
-            cr_assert_eq(has_vector, has_bias && out % 16 != 0, "case %zu", i);
+            cr_assert_not(has_vector, "case %zu", i);
             for (int64_t e = 0; e < out * result * result; e++) {
                 int64_t o = e / result / result, y = e / result % result, x = e % result,
                         sum = has_bias ? test_get_int(&bias, o) : 0;
