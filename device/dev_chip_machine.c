@@ -26,8 +26,7 @@ static uint64_t dram_peak(const sim_config_t *config) {
 
 static void fill_rows(const dev_chip_t *chip, vnpu_machine_t *p) {
     sim_dram_rows_t rows = {0};
-    sim_error_t err;
-    if (sim_dram_rows(chip->config, &rows, &err) != SIM_OK)
+    if (sim_dram_rows(chip->config, &rows, NULL) != SIM_OK)
         return; /* such a chip was refused before */
     p->dram_segment_bytes = rows.segment_bytes;
     p->dram_open_bytes = rows.open_bytes;

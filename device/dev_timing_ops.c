@@ -22,11 +22,10 @@ static sim_bank_use_t port_use(const dev_class_t *cls, const dev_view_t *view) {
     return sim_bank_use(view->space == VNPU_SPACE_SRAM ? &cls->sram_banks : &cls->acc_banks, &walk);
 }
 
-/* Where a view lies, from its first byte to its last. */
-static sim_range_t range_of(const dev_view_t *view) {
-    uint64_t low, high;
-    dev_view_extent(view, &low, &high);
-    return (sim_range_t){.first = low, .extent = high - low};
+/* Where a view lies, from its first byte to its last; nowhere where banks take turns word by word.
+ */
+static sim_range_t range_of(const dev_class_t *cls, const dev_view_t *view) {
+    return port_use(cls, view).range[0];
 }
 
 /* The last piece of the streamed operand `a` (its first `m` dimensions stream), which the next load
@@ -42,7 +41,7 @@ static uint32_t same_bank(const dev_class_t *cls, const dev_view_t *a, uint32_t 
         last.base += (uint64_t)((int64_t)(row - left) * a->stride[d] * (int64_t)a->elem_bytes);
         last.size[d] = left;
     }
-    sim_range_t streamed = range_of(&last), weights = range_of(b);
+    sim_range_t streamed = range_of(cls, &last), weights = range_of(cls, b);
     return sim_bank_overlap(&cls->sram_banks, &streamed, &weights);
 }
 
@@ -310,11 +309,11 @@ static void set_move(const timing_queue_t *queue, sim_dma_op_t *op, dev_view_t *
     op->sram_bytes = 0;
     if (src != NULL && src->space == VNPU_SPACE_SRAM) {
         op->sram_bytes += local_bytes(cls, src);
-        op->local = range_of(src);
+        op->local = range_of(cls, src);
     }
     if (dst->space == VNPU_SPACE_SRAM) {
         op->sram_bytes += local_bytes(cls, dst);
-        op->local = range_of(dst);
+        op->local = range_of(cls, dst);
     }
     if (src != NULL && src->space == VNPU_SPACE_ACC) op->acc_bytes = src->count * src->elem_bytes;
     if (dst->space == VNPU_SPACE_ACC) op->acc_bytes = dst->count * dst->elem_bytes;

@@ -75,6 +75,11 @@ static void check_shared(const sim_config_t *config, uint32_t class, const char 
                          sim_config_text(view, KEYS[0]), KEYS[1], sim_config_text(view, KEYS[1]));
 }
 
+bool sim_config_has_pieces(const sim_config_t *config) {
+    return get(config, "matrix.gap_cycles") != 0 || get(config, "matrix.min_stream_cycles") > 1 ||
+           get(config, "matrix.load_beside") != 0;
+}
+
 /* Keys of the matrix unit that would do nothing, or cannot be had together. */
 static void check_matrix_errors(const sim_config_t *config, const char *origin,
                                 sim_problems_t *problems) {
@@ -86,10 +91,7 @@ static void check_matrix_errors(const sim_config_t *config, const char *origin,
                          "most two buffers: matrix.dataflow = %s, matrix.weight_buffers = %s",
                          origin, sim_config_text(config, "matrix.dataflow"),
                          sim_config_text(config, "matrix.weight_buffers"));
-    bool has_pieces = get(config, "matrix.gap_cycles") != 0 ||
-                      get(config, "matrix.min_stream_cycles") > 1 ||
-                      get(config, "matrix.load_beside") != 0;
-    if (get(config, "matrix.stream_elems") != 0 && !has_pieces)
+    if (get(config, "matrix.stream_elems") != 0 && !sim_config_has_pieces(config))
         sim_problems_add(problems,
                          "%s: matrix.stream_elems = %s has no effect with matrix.gap_cycles = 0, "
                          "min_stream_cycles = 1 and load_beside = stream",

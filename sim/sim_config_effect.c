@@ -72,12 +72,8 @@ static bool multiplies_i8(const sim_config_t *config) {
     return has_rate(config, "matrix.rate.i8");
 }
 
-static bool has_pieces(const sim_config_t *config) {
-    return get(config, "matrix.gap_cycles") != 0 || get(config, "matrix.min_stream_cycles") > 1 ||
-           get(config, "matrix.load_beside") != 0;
-}
 static bool streams_rows_in_pieces(const sim_config_t *config) {
-    return has_pieces(config) && get(config, "matrix.dataflow") == SIM_WEIGHT_STATIONARY;
+    return sim_config_has_pieces(config) && get(config, "matrix.dataflow") == SIM_WEIGHT_STATIONARY;
 }
 static bool loads_behind_streams(const sim_config_t *config) {
     return get(config, "matrix.dataflow") != SIM_OUTPUT_STATIONARY &&

@@ -31,6 +31,8 @@ struct sim_config {
     sim_value_t value[];                           /* in schema order */
 };
 
+/* Whether it makes a difference that a stream of the matrix unit is cut into pieces. */
+bool sim_config_has_pieces(const sim_config_t *config);
 sim_config_t *sim_config_new(void); /* no value is set; NULL: out of memory */
 /* Index in the schema of a key of a class section: "count", "workers" or "section.key" of a key
  * that differs by class; -1. */
