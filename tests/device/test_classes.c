@@ -5,13 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/dev_asm.h"
-#include "device/dev_chip.h"
 #include "device/dev_machine.h"
 #include "device/dev_program.h"
 #include "device/vnpu_machine.h"
 #include "device/vnpu_profile.h"
 #include "sim/sim_op.h"
+#include "tests/device/dev_test_chip.h"
 
 /* Core 0: the tiny chip's. Cores 1 to 3, of which two compute: four times the lanes, half the
  * clock, no matrix engine, one DMA queue, half the scratchpad. */
@@ -29,49 +28,33 @@
 #define VECTOR  ".program vector\n" HEAD ".queue vector0\nv_unary.copy dst=x src0=x\n"
 
 typedef struct rig {
-    sim_config_t *config;
+    bench_t bench;
     dev_machine_t machine;
-    dev_chip_t *chip;
-    uint32_t client;
-    uint64_t seq;
 } rig_t;
 
 static void rig_open(rig_t *rig, const char *overrides, dev_chip_options_t options) {
     sim_error_t err = {0};
+    sim_config_t *config;
     memset(rig, 0, sizeof *rig);
     cr_assert_eq(
-        sim_config_parse(CHIP, VNPU_SOURCE_DIR "/configs/own.ini", overrides, &rig->config, &err),
+        sim_config_parse(CHIP, VNPU_SOURCE_DIR "/configs/own.ini", overrides, &config, &err),
         SIM_OK, "%s", err.text);
-    cr_assert_eq(dev_machine_init(&rig->machine, rig->config, &err), SIM_OK, "%s", err.text);
-    cr_assert_eq(dev_chip_create(rig->config, &options, &rig->chip, &err), SIM_OK, "%s", err.text);
-    cr_assert_eq(dev_chip_client_open(rig->chip, &rig->client), SIM_OK);
+    cr_assert_eq(dev_machine_init(&rig->machine, config, &err), SIM_OK, "%s", err.text);
+    bench_start(&rig->bench, config, options);
 }
 
 static void rig_close(rig_t *rig) {
-    dev_chip_client_close(rig->chip, rig->client);
-    dev_chip_destroy(rig->chip);
-    sim_config_destroy(rig->config);
+    bench_close(&rig->bench);
 }
 
 static vnpu_completion_t send(rig_t *rig, vnpu_packet_t *packet, const void *in, void *out) {
-    vnpu_completion_t completion;
-    packet->seq = ++rig->seq;
-    packet->host_clock_ps = rig->seq * 1000000000; /* long after everything before it */
-    if (packet->slots == 0) packet->slots = 1;
-    dev_chip_execute(rig->chip, rig->client, packet, in, out, &completion);
-    return completion;
+    rig->bench.clock += 1000000000; /* long after everything before it */
+    return bench_send(&rig->bench, packet, in, out);
 }
 
 static vnpu_completion_t load(rig_t *rig, const char *text) {
-    sim_error_t err = {0};
-    void *image;
-    size_t bytes;
-    cr_assert_eq(dev_asm_assemble(text, "test", &image, &bytes, &err), SIM_OK, "%s", err.text);
-    vnpu_packet_t packet = {.type = VNPU_PACKET_MODULE_LOAD};
-    packet.u.copy = (vnpu_packet_copy_t){.bytes = bytes, .total = bytes};
-    vnpu_completion_t completion = send(rig, &packet, image, NULL);
-    free(image);
-    return completion;
+    rig->bench.clock += 1000000000;
+    return bench_load(&rig->bench, text);
 }
 
 static vnpu_completion_t launch(rig_t *rig, uint64_t module, uint32_t grid, uint32_t core_class,
@@ -96,11 +79,7 @@ static const char *last_error(rig_t *rig, char text[2048]) {
     vnpu_packet_t packet = {.type = VNPU_PACKET_ERROR_INFO};
     vnpu_completion_t done = send(rig, &packet, NULL, NULL);
     cr_assert_leq(done.value[0], 2048);
-    packet = (vnpu_packet_t){.type = VNPU_PACKET_BLOB_READ};
-    packet.u.copy.device = VNPU_BLOB_ERROR;
-    packet.u.copy.bytes = done.value[0];
-    done = send(rig, &packet, NULL, text);
-    cr_assert_eq(done.status, SIM_OK);
+    bench_read(&rig->bench, VNPU_BLOB_ERROR, done.value[0], text);
     return text;
 }
 
@@ -109,13 +88,6 @@ static void expect_refusal(rig_t *rig, vnpu_completion_t done, sim_status_t stat
     char text[2048];
     cr_assert_eq(done.status, (int32_t)status, "status %d", done.status);
     cr_assert_not_null(strstr(last_error(rig, text), part), "'%s' lacks '%s'", text, part);
-}
-
-static void read_blob(rig_t *rig, vnpu_blob_t blob, uint64_t bytes, void *out) {
-    vnpu_packet_t packet = {.type = VNPU_PACKET_BLOB_READ};
-    packet.u.copy.device = blob;
-    packet.u.copy.bytes = bytes;
-    cr_assert_eq(send(rig, &packet, NULL, out).status, SIM_OK);
 }
 
 /* ---- the machine ---- */
@@ -149,7 +121,7 @@ Test(classes, a_client_reads_a_description_of_each) {
     vnpu_packet_t packet = {.type = VNPU_PACKET_MACHINE};
     vnpu_machine_t machine[2];
     cr_assert_eq(send(&rig, &packet, NULL, NULL).value[0], sizeof machine);
-    read_blob(&rig, VNPU_BLOB_MACHINE, sizeof machine, machine);
+    bench_read(&rig.bench, VNPU_BLOB_MACHINE, sizeof machine, machine);
     for (uint32_t c = 0; c < 2; c++) {
         cr_assert_eq(machine[c].size, sizeof machine[c]);
         cr_assert_eq(machine[c].num_classes, 2);
@@ -180,7 +152,7 @@ Test(classes, engines_exist_where_the_class_has_them) {
     packet = (vnpu_packet_t){.type = VNPU_PACKET_PROFILE_STOP};
     uint64_t bytes = send(&rig, &packet, NULL, NULL).value[0];
     uint8_t *blob = malloc(bytes);
-    read_blob(&rig, VNPU_BLOB_PROFILE, bytes, blob);
+    bench_read(&rig.bench, VNPU_BLOB_PROFILE, bytes, blob);
     const vnpu_profile_header_t *header = (const void *)blob;
     cr_assert_eq(header->num_engines, 10);
     const char *name = (const char *)blob + header->names_offset;
@@ -234,11 +206,9 @@ Test(classes, a_chip_of_one_class_keeps_its_time_beside_another) {
     sim_config_t *config;
     sim_error_t err = {0};
     cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", NULL, &config, &err), SIM_OK);
-    rig_t alone = {.config = config};
-    dev_chip_options_t options = {0};
+    rig_t alone = {.bench.clock = 0};
     cr_assert_eq(dev_machine_init(&alone.machine, config, &err), SIM_OK);
-    cr_assert_eq(dev_chip_create(config, &options, &alone.chip, &err), SIM_OK);
-    cr_assert_eq(dev_chip_client_open(alone.chip, &alone.client), SIM_OK);
+    bench_start(&alone.bench, config, (dev_chip_options_t){0});
     const char *texts[2] = {PRODUCT, VECTOR};
     for (uint32_t t = 0; t < 2; t++) {
         uint64_t with = load(&rig, texts[t]).value[0], without = load(&alone, texts[t]).value[0];
@@ -268,7 +238,7 @@ static uint64_t energy_of(rig_t *rig, uint64_t module, uint32_t core_class) {
     packet = (vnpu_packet_t){.type = VNPU_PACKET_PROFILE_STOP};
     uint64_t bytes = send(rig, &packet, NULL, NULL).value[0];
     uint8_t *blob = malloc(bytes);
-    read_blob(rig, VNPU_BLOB_PROFILE, bytes, blob);
+    bench_read(&rig->bench, VNPU_BLOB_PROFILE, bytes, blob);
     vnpu_profile_record_t record;
     memcpy(&record, blob + ((const vnpu_profile_header_t *)(const void *)blob)->records_offset,
            sizeof record);

@@ -1,23 +1,19 @@
 /* Packets of different streams in simulated time: what overlaps, what waits, and that reuse and
  * questions change nothing. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "device/dev_asm.h"
-#include "device/dev_chip.h"
 #include "device/vnpu_profile.h"
 #include "sim/sim_link.h"
 #include "sim/sim_op.h"
+#include "tests/device/dev_test_chip.h"
 #include "tests/device/dev_test_random.h"
 
 #define MAX_ROWS 256u
 
 typedef struct rig {
-    sim_config_t *config;
-    dev_chip_t *chip;
-    uint32_t client, compute, load;
-    uint64_t seq, clock, gap, completion, memory;
+    bench_t bench;
+    uint32_t compute, load;
+    uint64_t gap, completion, memory;
     bool asks; /* after every packet */
     vnpu_profile_launch_t row[MAX_ROWS];
     uint32_t rows;
@@ -25,12 +21,7 @@ typedef struct rig {
 } rig_t;
 
 static vnpu_completion_t send(rig_t *rig, vnpu_packet_t *packet, const void *in, void *out) {
-    vnpu_completion_t completion;
-    packet->seq = ++rig->seq;
-    packet->host_clock_ps = rig->clock;
-    packet->flags = (uint8_t)(packet->flags | VNPU_PACKET_BARRIER);
-    if (packet->slots == 0) packet->slots = 1;
-    dev_chip_execute(rig->chip, rig->client, packet, in, out, &completion);
+    vnpu_completion_t completion = bench_send(&rig->bench, packet, in, out);
     cr_assert_eq(completion.status, SIM_OK);
     return completion;
 }
@@ -57,15 +48,9 @@ static vnpu_completion_t mem(rig_t *rig, vnpu_packet_type_t type, uint64_t bytes
 }
 
 static uint32_t load(rig_t *rig, const char *text) {
-    sim_error_t err = {0};
-    void *image;
-    size_t bytes;
-    cr_assert_eq(dev_asm_assemble(text, "test", &image, &bytes, &err), SIM_OK, "%s", err.text);
-    vnpu_packet_t packet = {.type = VNPU_PACKET_MODULE_LOAD};
-    packet.u.copy = (vnpu_packet_copy_t){.bytes = bytes, .total = bytes};
-    uint64_t module = send(rig, &packet, image, NULL).value[0];
-    free(image);
-    return (uint32_t)module;
+    vnpu_completion_t done = bench_load(&rig->bench, text);
+    cr_assert_eq(done.status, SIM_OK);
+    return (uint32_t)done.value[0];
 }
 
 /* Vector work without DRAM; and loads that keep the memory busy. */
@@ -83,17 +68,12 @@ static const char *const load_text =
     "src0=dy\nendloop\n";
 
 static void open_rig(rig_t *rig, const char *overrides, dev_reuse_t reuse) {
-    sim_error_t err = {0};
     memset(rig, 0, sizeof *rig);
     char keys[200];
     snprintf(keys, sizeof keys, "grid.cores=4%s", overrides);
-    cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", keys, &rig->config, &err),
-                 SIM_OK, "%s", err.text);
-    dev_chip_options_t options = {.reuse = reuse, .threads = 1};
-    cr_assert_eq(dev_chip_create(rig->config, &options, &rig->chip, &err), SIM_OK, "%s", err.text);
-    cr_assert_eq(dev_chip_client_open(rig->chip, &rig->client), SIM_OK);
-    rig->gap = sim_config_u64(rig->config, "cmd.launch_gap");
-    rig->completion = sim_config_u64(rig->config, "cmd.completion");
+    bench_open(&rig->bench, keys, (dev_chip_options_t){.reuse = reuse, .threads = 1});
+    rig->gap = sim_config_u64(rig->bench.config, "cmd.launch_gap");
+    rig->completion = sim_config_u64(rig->bench.config, "cmd.completion");
     rig->memory = mem(rig, VNPU_PACKET_ALLOC, 8 << 20).value[0];
     rig->compute = load(rig, compute_text);
     rig->load = load(rig, load_text);
@@ -104,9 +84,7 @@ static void open_rig(rig_t *rig, const char *overrides, dev_reuse_t reuse) {
 static void stop(rig_t *rig) {
     uint64_t bytes = mem(rig, VNPU_PACKET_PROFILE_STOP, 0).value[0];
     rig->blob = realloc(rig->blob, bytes);
-    vnpu_packet_t read = {.type = VNPU_PACKET_BLOB_READ};
-    read.u.copy = (vnpu_packet_copy_t){.device = VNPU_BLOB_PROFILE, .bytes = bytes, .total = bytes};
-    (void)send(rig, &read, NULL, rig->blob);
+    bench_read(&rig->bench, VNPU_BLOB_PROFILE, bytes, rig->blob);
     vnpu_profile_header_t header;
     memcpy(&header, rig->blob, sizeof header);
     rig->rows = header.num_launches;
@@ -115,9 +93,7 @@ static void stop(rig_t *rig) {
 }
 
 static void close_rig(rig_t *rig) {
-    dev_chip_client_close(rig->chip, rig->client);
-    dev_chip_destroy(rig->chip);
-    sim_config_destroy(rig->config);
+    bench_close(&rig->bench);
     free(rig->blob);
 }
 
@@ -279,7 +255,7 @@ Test(overlap, link_copies_run_beside_kernels_one_a_direction) {
     uint64_t one = alone("", true, 0, 4);
     open_rig(&rig, "", DEV_REUSE_CHECK);
     sim_link_spec_t link;
-    cr_assert_eq(sim_link_spec_from_config(rig.config, &link), SIM_OK);
+    cr_assert_eq(sim_link_spec_from_config(rig.bench.config, &link), SIM_OK);
     launch(&rig, rig.load, 1, 0, 0, 4);
     link_copy(&rig, VNPU_PACKET_COPY_H2D, 2, 300000);
     link_copy(&rig, VNPU_PACKET_COPY_H2D, 3, 300000);
@@ -328,7 +304,7 @@ Test(overlap, a_full_epoch_drains) {
 /* A pair that comes again in the same way is not simulated again. */
 static void pairs(rig_t *rig, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
-        rig->clock += 1000000000;
+        rig->bench.clock += 1000000000;
         launch(rig, rig->load, 1, 3, 0, 2);
         launch(rig, rig->load, 2, 12, 1 << 20, 2);
         fill(rig, 2, 3, 4 << 20, 10000);
@@ -363,18 +339,18 @@ Test(overlap, only_the_latest_epochs_are_kept) {
     open_rig(&rig, "", DEV_REUSE_CHECK);
     stop(&rig); /* nobody profiles */
     for (uint64_t i = 0; i < 3 * 16; i++) {
-        rig.clock += 1000000000;
+        rig.bench.clock += 1000000000;
         launch(&rig, rig.load, 1, 3, 0, 2);
-        rig.clock += 1000 * (i % 40);
+        rig.bench.clock += 1000 * (i % 40);
         launch(&rig, rig.load, 2, 12, 1 << 20, 2);
-        cr_assert_gt(ask(&rig, VNPU_TIME_OF_ALL, 0).value[0], rig.clock);
+        cr_assert_gt(ask(&rig, VNPU_TIME_OF_ALL, 0).value[0], rig.bench.clock);
     }
     (void)mem(&rig, VNPU_PACKET_PROFILE_START, 0);
     static const uint64_t offset_ns[2] = {7, 29}; /* the latest, and one of 18 pairs ago */
     for (uint32_t i = 0; i < 2; i++) {
-        rig.clock += 1000000000;
+        rig.bench.clock += 1000000000;
         launch(&rig, rig.load, 1, 3, 0, 2);
-        rig.clock += 1000 * offset_ns[i];
+        rig.bench.clock += 1000 * offset_ns[i];
         launch(&rig, rig.load, 2, 12, 1 << 20, 2);
     }
     stop(&rig);
@@ -435,7 +411,7 @@ static void random_packets(rig_t *rig, uint64_t seed) {
         case 3:
             if (event != 0) wait(rig, stream, event);
             break;
-        case 4: rig->clock += dev_test_random(&state) % 20000000; break;
+        case 4: rig->bench.clock += dev_test_random(&state) % 20000000; break;
         case 5: launch(rig, rig->load, stream, cores, offset, 2); break;
         default: launch(rig, rig->compute, stream, cores, offset, 2); break;
         }

@@ -1,76 +1,41 @@
 /* Instances that signal and multicast to each other: values in any order, time, refusals, and hangs
  * in words. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "device/dev_asm.h"
-#include "device/dev_chip.h"
 #include "device/vnpu_profile.h"
+#include "tests/device/dev_test_chip.h"
 
 #define TILE  64u
 #define STEPS 5u
 
 typedef struct rig {
-    sim_config_t *config;
-    dev_chip_t *chip;
-    uint32_t client;
-    uint64_t seq;
+    bench_t bench;
     char text[4000]; /* of the last error */
     vnpu_profile_record_t record;
 } rig_t;
 
-static vnpu_completion_t send(rig_t *rig, vnpu_packet_t *packet, const void *in, void *out) {
-    vnpu_completion_t done;
-    packet->seq = ++rig->seq;
-    packet->flags = VNPU_PACKET_BARRIER;
-    if (packet->slots == 0) packet->slots = 1;
-    dev_chip_execute(rig->chip, rig->client, packet, in, out, &done);
-    return done;
-}
-
 static vnpu_completion_t mem(rig_t *rig, vnpu_packet_type_t type, uint64_t bytes) {
-    vnpu_packet_t packet = {.type = (uint8_t)type};
-    packet.u.mem.bytes = bytes;
-    return send(rig, &packet, NULL, NULL);
+    return bench_mem(&rig->bench, type, 0, bytes);
 }
 
 static void open_rig(rig_t *rig, const char *overrides, dev_chip_options_t options) {
-    sim_error_t err = {0};
     memset(rig, 0, sizeof *rig);
     char keys[300];
     snprintf(keys, sizeof keys, "grid.cores=4%s", overrides);
-    cr_assert_eq(sim_config_load(VNPU_SOURCE_DIR "/configs/tiny.ini", keys, &rig->config, &err),
-                 SIM_OK, "%s", err.text);
-    cr_assert_eq(dev_chip_create(rig->config, &options, &rig->chip, &err), SIM_OK, "%s", err.text);
-    cr_assert_eq(dev_chip_client_open(rig->chip, &rig->client), SIM_OK);
+    bench_open(&rig->bench, keys, options);
 }
 
 static void close_rig(rig_t *rig) {
-    dev_chip_client_close(rig->chip, rig->client);
-    dev_chip_destroy(rig->chip);
-    sim_config_destroy(rig->config);
-}
-
-static void read_blob(rig_t *rig, vnpu_blob_t blob, uint64_t bytes, void *out) {
-    vnpu_packet_t read = {.type = VNPU_PACKET_BLOB_READ};
-    read.u.copy = (vnpu_packet_copy_t){.device = blob, .bytes = bytes, .total = bytes};
-    cr_assert_eq(send(rig, &read, NULL, out).status, SIM_OK);
+    bench_close(&rig->bench);
 }
 
 static void keep_error(rig_t *rig) {
-    read_blob(rig, VNPU_BLOB_ERROR, mem(rig, VNPU_PACKET_ERROR_INFO, 0).value[0], rig->text);
+    bench_read(&rig->bench, VNPU_BLOB_ERROR, mem(rig, VNPU_PACKET_ERROR_INFO, 0).value[0],
+               rig->text);
 }
 
 static uint32_t load(rig_t *rig, const char *text) {
-    sim_error_t err = {0};
-    void *image;
-    size_t bytes;
-    cr_assert_eq(dev_asm_assemble(text, "test", &image, &bytes, &err), SIM_OK, "%s", err.text);
-    vnpu_packet_t packet = {.type = VNPU_PACKET_MODULE_LOAD};
-    packet.u.copy = (vnpu_packet_copy_t){.bytes = bytes, .total = bytes};
-    vnpu_completion_t done = send(rig, &packet, image, NULL);
-    free(image);
+    vnpu_completion_t done = bench_load(&rig->bench, text);
     if (done.status != SIM_OK) keep_error(rig);
     return done.status == SIM_OK ? (uint32_t)done.value[0] : 0;
 }
@@ -78,16 +43,14 @@ static uint32_t load(rig_t *rig, const char *text) {
 /* Launches; on success the profile's record is kept. */
 static sim_status_t launch(rig_t *rig, uint32_t module, const uint64_t *args, uint16_t num_args,
                            uint32_t x, uint32_t y, uint64_t cores) {
-    vnpu_packet_t packet[2] = {{.type = VNPU_PACKET_KERNEL, .slots = 2}};
-    packet[0].u.kernel = (vnpu_packet_kernel_t){
+    vnpu_packet_kernel_t kernel = {
         .module = module, .num_args = num_args, .grid = {x, y}, .core_mask = cores};
-    memcpy(&packet[1], args, num_args * sizeof *args);
     cr_assert_eq(mem(rig, VNPU_PACKET_PROFILE_START, 0).status, SIM_OK);
-    sim_status_t status = (sim_status_t)send(rig, packet, NULL, NULL).status;
+    sim_status_t status = (sim_status_t)bench_launch(&rig->bench, kernel, args).status;
     if (status != SIM_OK) keep_error(rig);
     uint64_t bytes = mem(rig, VNPU_PACKET_PROFILE_STOP, 0).value[0];
     uint8_t *blob = malloc(bytes);
-    read_blob(rig, VNPU_BLOB_PROFILE, bytes, blob);
+    bench_read(&rig->bench, VNPU_BLOB_PROFILE, bytes, blob);
     vnpu_profile_header_t header;
     memcpy(&header, blob, sizeof header);
     if (header.num_records > 0)
@@ -137,7 +100,8 @@ static void check_sums(const char *overrides, dev_chip_options_t options) {
     for (int a = 0; a < 2; a++) {
         vnpu_packet_t copy = {.type = VNPU_PACKET_COPY_H2D};
         copy.u.copy = (vnpu_packet_copy_t){.device = args[a], .bytes = sizeof x, .total = sizeof x};
-        cr_assert_eq(send(&rig, &copy, a == 0 ? (void *)x : (void *)w, NULL).status, SIM_OK);
+        cr_assert_eq(bench_send(&rig.bench, &copy, a == 0 ? (void *)x : (void *)w, NULL).status,
+                     SIM_OK);
     }
     uint32_t module = load(&rig, sums_text);
     cr_assert_neq(module, 0, "%s", rig.text);
@@ -146,7 +110,7 @@ static void check_sums(const char *overrides, dev_chip_options_t options) {
         vnpu_packet_t copy = {.type = VNPU_PACKET_COPY_D2H};
         copy.u.copy =
             (vnpu_packet_copy_t){.device = args[2], .bytes = sizeof out, .total = sizeof out};
-        cr_assert_eq(send(&rig, &copy, NULL, out).status, SIM_OK);
+        cr_assert_eq(bench_send(&rig.bench, &copy, NULL, out).status, SIM_OK);
         for (uint32_t i = 0; i < 4 * TILE; i++) {
             uint32_t column = i / TILE % 2, row = i / TILE / 2, e = i % TILE;
             float wanted = 0;
