@@ -66,9 +66,7 @@ static void add_blocks(const kern_context_t *context, choice_t *choice) {
     if (machine->workers > 1 || machine->sram_interleave_bytes == 0 || choice->count == 0) return;
     if (!kern_profile_of(machine)->has_trials) return;
     if (!kern_profile_gemmini_conv(machine, choice->shape, &plan)) return;
-    if (choice->count < KERN_TRIALS) choice->count++;
-    memmove(&choice->plan[2], &choice->plan[1], (choice->count - 2) * sizeof plan);
-    choice->plan[1] = plan;
+    kern_plan_second(choice->plan, &choice->count, &plan, sizeof plan);
     choice->has_blocks = true;
 }
 

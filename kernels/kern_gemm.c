@@ -56,9 +56,7 @@ static void add_stepped(const kern_context_t *context, choice_t *choice) {
     if (context->machine.workers > 1 || !choice->shape->is_direct || choice->count == 0) return;
     if (!kern_profile_of(&context->machine)->has_trials) return;
     if (!kern_profile_gemmini_gemm(&context->machine, choice->shape, &plan)) return;
-    if (choice->count < KERN_TRIALS) choice->count++;
-    memmove(&choice->plan[2], &choice->plan[1], (choice->count - 2) * sizeof plan);
-    choice->plan[1] = plan;
+    kern_plan_second(choice->plan, &choice->count, &plan, sizeof plan);
     choice->has_stepped = true;
 }
 

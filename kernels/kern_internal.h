@@ -105,6 +105,9 @@ typedef struct kern_trial {
 /* Whether VNPU_PLAN lets the simulator decide. INVALID_VALUE: neither of its values. */
 vnpu_status_t kern_plan_check(kern_context_t *context, bool *out_measures)
     __attribute__((warn_unused_result));
+/* Puts a plan of `bytes` in the second of `*count` >= 1 places, KERN_TRIALS at most: the last one
+ * makes room for it. */
+void kern_plan_second(void *plans, uint32_t *count, const void *plan, size_t bytes);
 /* Whether work of so many multiply-adds and cycles is too small for trials: its launch is set-up
  * more than work, and it is soon done on this chip. */
 bool kern_plan_is_small(double macs, uint64_t cycles);

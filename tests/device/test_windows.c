@@ -97,17 +97,26 @@ static void check_windows(exec_env_t *env, const window_case_t *t, bool is_byte)
     dev_program_destroy(program);
 }
 
-Test(windows, copies_fill_what_lies_outside) {
+/* With values in program order, and in any legal order. */
+static void in_both_orders(void (*check)(exec_env_t *env)) {
     static const dev_exec_mode_t modes[] = {DEV_EXEC_VALUES, DEV_EXEC_CHAOS};
     for (int m = 0; m < 2; m++) {
         exec_env_t env;
         env_open(&env, 2, (dev_exec_options_t){.mode = modes[m], .threads = 1});
-        for (uint32_t w = 0; w < WINDOW_CASES; w++) {
-            check_windows(&env, &window_cases[w], false);
-            check_windows(&env, &window_cases[w], true);
-        }
+        check(&env);
         env_close(&env);
     }
+}
+
+static void check_all_windows(exec_env_t *env) {
+    for (uint32_t w = 0; w < WINDOW_CASES; w++) {
+        check_windows(env, &window_cases[w], false);
+        check_windows(env, &window_cases[w], true);
+    }
+}
+
+Test(windows, copies_fill_what_lies_outside) {
+    in_both_orders(check_all_windows);
 }
 
 /* ---- copies into blocks ---- */
@@ -181,15 +190,13 @@ static void check_blocks(exec_env_t *env, const blocks_case_t *t) {
     dev_program_destroy(program);
 }
 
+static void check_all_blocks(exec_env_t *env) {
+    for (size_t i = 0; i < sizeof blocks_cases / sizeof *blocks_cases; i++)
+        check_blocks(env, &blocks_cases[i]);
+}
+
 Test(windows, copies_lay_rows_in_blocks) {
-    static const dev_exec_mode_t modes[] = {DEV_EXEC_VALUES, DEV_EXEC_CHAOS};
-    for (int m = 0; m < 2; m++) {
-        exec_env_t env;
-        env_open(&env, 2, (dev_exec_options_t){.mode = modes[m], .threads = 1});
-        for (size_t i = 0; i < sizeof blocks_cases / sizeof *blocks_cases; i++)
-            check_blocks(&env, &blocks_cases[i]);
-        env_close(&env);
-    }
+    in_both_orders(check_all_blocks);
 }
 
 Test(windows, misuse_of_blocks_is_refused_by_name) {

@@ -171,10 +171,19 @@ static vnpu_machine_t gemmini(void) {
     return machine;
 }
 
-static void generate(const vnpu_machine_t *machine, const kern_conv_shape_t *shape,
-                     const kern_conv_plan_t *plan, kern_builder_t *builder) {
-    kern_builder_init(builder, machine, "blocks");
-    kern_conv_generate(shape, plan, builder);
+typedef struct built {
+    vnpu_machine_t machine;
+    kern_conv_shape_t shape;
+    kern_conv_plan_t plan;
+    kern_builder_t builder; /* kern_builder_fini */
+} built_t;
+
+static void build(built_t *built, const conv_case_t *t, bool has_bias) {
+    built->machine = gemmini();
+    built->shape = shape_of(t, has_bias);
+    cr_assert(plan_of(&built->machine, t, &built->shape, &built->plan));
+    kern_builder_init(&built->builder, &built->machine, "blocks");
+    kern_conv_generate(&built->shape, &built->plan, &built->builder);
 }
 
 /* Elements of k that the products of an iteration of c take, and how many products there are. */
@@ -198,34 +207,27 @@ static uint64_t k_of(const kern_builder_t *b, uint32_t *out_products) {
  * 36 two blocks and a rest of four. */
 Test(conv_blocks, parts_of_channels_are_products_of_their_own) {
     static const conv_case_t t = {1, 7, 512, 512, 3, 1, 1, 1, 1, {7, 7, 112, 119}, 1};
-    vnpu_machine_t machine = gemmini();
-    kern_conv_shape_t shape = shape_of(&t, true);
-    kern_conv_plan_t plan;
-    cr_assert(plan_of(&machine, &t, &shape, &plan));
-    cr_assert_eq(plan.bias_block, 16);
-    cr_assert_eq(plan.stream_bytes, 128 << 10);
-    kern_builder_t b;
-    generate(&machine, &shape, &plan, &b);
+    built_t built;
+    build(&built, &t, true);
+    cr_assert_eq(built.plan.bias_block, 16);
+    cr_assert_eq(built.plan.stream_bytes, 128 << 10);
     uint32_t products;
-    cr_assert_eq(k_of(&b, &products), 9 * 119);
+    cr_assert_eq(k_of(&built.builder, &products), 9 * 119);
     cr_assert_eq(products, 9 * 3);
-    kern_builder_fini(&b);
+    kern_builder_fini(&built.builder);
 }
 
 /* Rows and columns of results stay dimensions of their own, also where they follow each other. */
 Test(conv_blocks, lines_of_an_image_stay_apart) {
     static const conv_case_t t = {1, 14, 64, 32, 1, 1, 0, 1, 1, {14, 14, 32, 64}, 1};
-    vnpu_machine_t machine = gemmini();
-    kern_conv_shape_t shape = shape_of(&t, false);
-    kern_conv_plan_t plan;
-    cr_assert(plan_of(&machine, &t, &shape, &plan));
-    kern_builder_t b;
-    generate(&machine, &shape, &plan, &b);
-    for (uint32_t i = 0; i < b.stream[KERN_MATRIX].count; i++) {
-        const vnpu_insn_t *insn = &b.stream[KERN_MATRIX].insn[i];
+    built_t built;
+    build(&built, &t, false);
+    for (uint32_t i = 0; i < built.builder.stream[KERN_MATRIX].count; i++) {
+        const vnpu_insn_t *insn = &built.builder.stream[KERN_MATRIX].insn[i];
         if (insn->op != VNPU_OP_MM) continue;
-        vnpu_ap_t image = kern_ap_of(&b, insn->src[0]), weights = kern_ap_of(&b, insn->src[1]),
-                  sums = kern_ap_of(&b, insn->dst);
+        vnpu_ap_t image = kern_ap_of(&built.builder, insn->src[0]),
+                  weights = kern_ap_of(&built.builder, insn->src[1]),
+                  sums = kern_ap_of(&built.builder, insn->dst);
         const uint32_t size[4] = {14, 14, 4, BLOCK};
         const int32_t stride[4] = {14 * BLOCK, BLOCK, 14 * 14 * BLOCK, 1};
         cr_assert_eq(image.ndims, 4);
@@ -237,41 +239,33 @@ Test(conv_blocks, lines_of_an_image_stay_apart) {
         cr_assert_eq(weights.base, (128 << 10) - 64 * 32); /* up to the end of its half */
         cr_assert_eq(image.base, 0);
     }
-    kern_builder_fini(&b);
+    kern_builder_fini(&built.builder);
 }
 
 /* A kernel row of seven columns by three channels is two products, of 15 and 6. */
 Test(conv_blocks, few_channels_share_a_word) {
     static const conv_case_t t = {1, 224, 3, 64, 7, 2, 3, 1, 1, {22, 23, 16, 3}, 5};
-    vnpu_machine_t machine = gemmini();
-    kern_conv_shape_t shape = shape_of(&t, true);
-    kern_conv_plan_t plan;
-    cr_assert(plan_of(&machine, &t, &shape, &plan));
-    cr_assert_eq(plan.pixels, 5);
+    built_t built;
+    build(&built, &t, true);
+    cr_assert_eq(built.plan.pixels, 5);
     /* 22 rows of results reach over 2 x 22 + 7 - 1 of the image: whole steps */
-    cr_assert_eq(kern_conv_window(&shape, &plan, CONV_ROWS).size, 50);
-    kern_builder_t b;
-    generate(&machine, &shape, &plan, &b);
+    cr_assert_eq(kern_conv_window(&built.shape, &built.plan, CONV_ROWS).size, 50);
     uint32_t products;
-    cr_assert_eq(k_of(&b, &products), 7 * 7 * 3);
+    cr_assert_eq(k_of(&built.builder, &products), 7 * 7 * 3);
     cr_assert_eq(products, 7 * 2);
-    kern_builder_fini(&b);
+    kern_builder_fini(&built.builder);
 }
 
 /* The bias of a tile waits for the part of the scratchpad that its image goes to, and leaves it to
  * the image to take. */
 Test(conv_blocks, loads_of_a_tile_begin_together) {
     static const conv_case_t t = {1, 28, 256, 128, 1, 1, 0, 1, 1, {22, 23, 16, 240}, 1};
-    vnpu_machine_t machine = gemmini();
-    kern_conv_shape_t shape = shape_of(&t, true);
-    kern_conv_plan_t plan;
-    cr_assert(plan_of(&machine, &t, &shape, &plan));
-    kern_builder_t b;
-    generate(&machine, &shape, &plan, &b);
+    built_t built;
+    build(&built, &t, true);
     uint32_t holds = 0, copies = 0;
     uint16_t held = VNPU_NO_SEM;
-    for (uint32_t i = 0; i < b.stream[KERN_LOAD].count; i++) {
-        const vnpu_insn_t *insn = &b.stream[KERN_LOAD].insn[i];
+    for (uint32_t i = 0; i < built.builder.stream[KERN_LOAD].count; i++) {
+        const vnpu_insn_t *insn = &built.builder.stream[KERN_LOAD].insn[i];
         if (insn->op == VNPU_OP_SYNC && (insn->flags & VNPU_F_NO_CONSUME)) {
             holds++;
             held = insn->wait[0].sem;
@@ -283,7 +277,7 @@ Test(conv_blocks, loads_of_a_tile_begin_together) {
     }
     cr_assert_eq(holds, 1);
     cr_assert_eq(copies, 3);
-    kern_builder_fini(&b);
+    kern_builder_fini(&built.builder);
 }
 
 /* What has no channels at the end of each row, or results that the vector unit touches. */
