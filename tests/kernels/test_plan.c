@@ -7,6 +7,7 @@
 #include "kernels/kern_cost.h"
 #include "kernels/kern_gemm_plan.h"
 #include "kernels/kern_internal.h"
+#include "kernels/kern_profile.h"
 
 static kern_context_t *context;
 
@@ -102,6 +103,41 @@ Test(plan, the_fastest_of_the_close_ones, .timeout = 120) {
         compared += close > 1;
     }
     cr_assert(compared > 0, "no shape was close");
+    close_chip();
+}
+
+/* Where results leave the accumulator for DRAM, `best` on one core is no slower than the steps of
+ * gemmini-like, which no closed form judges. */
+Test(plan, tiles_in_steps_are_tried, .timeout = 120) {
+    static const int64_t sides[] = {128, 200};
+    open_config("gemmini-16", "mapping.profile=best", "timing", "measure");
+    for (int i = 0; i < 2; i++) {
+        int64_t n = sides[i];
+        kern_gemm_t call = {.alpha = 1};
+        kern_tensor_t *const operand[3] = {&call.out, &call.a, &call.b};
+        for (int o = 0; o < 3; o++) {
+            *operand[o] =
+                (kern_tensor_t){.dtype = VNPU_I8, .ndims = 2, .size = {n, n}, .stride = {n, 1}};
+            must(vnpu_mem_alloc(0, (size_t)(n * n), &operand[o]->address), "alloc");
+        }
+        must(kern_gemm(context, 0, &call), "gemm");
+        kern_mapping_t mapping = *kern_last_plan(context);
+        kern_gemm_shape_t shape = {.size = {1, n, n, n},
+                                   .a = {0, n, 1},
+                                   .b = {0, n, 1},
+                                   .out = {0, n, 1},
+                                   .a_dtype = VNPU_I8,
+                                   .b_dtype = VNPU_I8,
+                                   .out_dtype = VNPU_I8,
+                                   .is_direct = true};
+        kern_gemm_plan_t steps;
+        cr_assert(kern_profile_gemmini_gemm(kern_machine(context), &shape, &steps));
+        cr_assert_gt(steps.step_k, 0);
+        cr_assert_geq(mapping.candidates, 2);
+        cr_assert_leq(mapping.chosen.measured_ps, time_plan(&shape, &steps));
+        for (int o = 0; o < 3; o++)
+            must(vnpu_mem_free(0, operand[o]->address), "free");
+    }
     close_chip();
 }
 
